@@ -1,8 +1,9 @@
 //! The settings of monitoring: metrics over HTTP, and the admin server.
 //!
 //! The keys of a `zoo.cfg` are those of `PrometheusMetricsProvider`, `QuorumPeerConfig`,
-//! `AdminServerFactory` and `JettyAdminServer`. The admin server runs only if a source names it;
-//! ZooKeeper by default opens its port on every address of the machine.
+//! `AdminServerFactory` and `JettyAdminServer`. The admin server runs only if a source names it, or
+//! as one of the default faces, on loopback; ZooKeeper by default opens its port on every address
+//! of the machine.
 
 use super::address::ListenAddress;
 use super::values::Fate;

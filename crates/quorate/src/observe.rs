@@ -3,8 +3,8 @@
 //! metric names; the code that shows a fact names it.
 //!
 //! Each part of the server keeps its own counts. An observer fetches the counts of a ZooKeeper
-//! connection runtime by a message to the runtime, and lists a page at a time, so that clients
-//! never wait long for an observer, however long a list is.
+//! connection runtime by a message to the runtime. It fetches a long list in pages, so that clients
+//! never wait long for an observer.
 
 pub mod metric;
 pub mod process;

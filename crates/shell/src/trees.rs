@@ -1,6 +1,6 @@
 //! Runs the commands on whole trees (`ls -R`, `tree`, `setAcl -R`, `deleteall`). They walk depth
-//! first, ask for the children of several znodes at once, and hold in memory only the siblings
-//! along the path to the present znode.
+//! first, and ask for the children of several znodes at once. They hold in memory only these
+//! answers and the siblings along the path to the present znode.
 
 use std::collections::VecDeque;
 

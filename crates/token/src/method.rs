@@ -1,5 +1,5 @@
 //! The algorithms that sign a JSON Web Token, by the names that its header gives them (RFC 7518,
-//! 3.1; RFC 8037). JWT calls such an algorithm a *signing method*.
+//! 3.1; RFC 8037). golang-jwt, etcd's library, calls such an algorithm a *signing method*.
 
 /// An algorithm that signs tokens. Its name is the same in options and in token headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

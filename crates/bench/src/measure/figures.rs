@@ -1,5 +1,5 @@
-//! Formats figures of any kind: prints a block for each server, and the ratios between the first
-//! two servers; and gives both in the JSON schema of results. Pure: it neither reads nor writes
+//! Formats figures of any kind: as a block of text for each server, followed by the ratios between
+//! the first two servers; and in the JSON schema of results. Pure: it neither reads nor writes
 //! anything.
 //!
 //! Each round gives one ratio, and the median of these ratios is the result. The *half width* of a

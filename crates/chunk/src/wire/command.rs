@@ -182,7 +182,7 @@ pub fn read(message: Bytes) -> Result<pb::ContainerCommandRequestProto, RequestE
     Ok(pb::ContainerCommandRequestProto::decode(Measured::of(message)?.message)?)
 }
 
-/// A message that is not decoded yet, with the count of its parts ([`super::parts`]). A small
+/// A message that is not decoded yet, with the count of its parts (module `parts`). A small
 /// message may become a large value, so a caller with little memory frees some first.
 #[derive(Clone, Debug)]
 pub struct Measured {

@@ -1,6 +1,6 @@
-//! A folder of the real file system that calls the test's hook before each change, and before a
-//! file is opened for reading. The hook may fail the operation or make it wait. Threads share the
-//! disk.
+//! A disk for tests: a folder of the real file system. The disk calls the test's hook before each
+//! change, and before a file is opened for reading. The hook may fail the operation or make it
+//! wait. Threads share the disk.
 
 use std::io;
 use std::path::PathBuf;

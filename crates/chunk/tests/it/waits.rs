@@ -1,4 +1,4 @@
-//! Tests of threads that wait for each other. A [`HookedDisk`](super::hooked_disk::HookedDisk)
+//! Tests of threads that wait for each other. A `HookedDisk`
 //! delays an operation, or reports a full disk, at the moment that the test chooses.
 
 use std::io;

@@ -37,6 +37,7 @@ use super::passwords::{For, Passwords};
 use super::slow::SlowLog;
 use super::v2::proven::ProvenPasswords;
 
+/// One connection runtime of the etcd face.
 pub(super) struct Runtime {
     handle: FrontHandle,
     front: RefCell<EtcdFront>,

@@ -1,9 +1,9 @@
 //! TLS on one connection: translates between encrypted bytes of the socket and plain bytes of the
 //! Front. The only I/O it does is to write encrypted bytes.
 //!
-//! Bytes from the socket are decrypted into the Front's input at once, and no more bytes are
-//! encrypted than the socket takes soon. So a client that does not read costs at most
-//! [`ENCRYPTED_BYTES_MAX`] more memory than without TLS.
+//! Bytes from the socket are decrypted into the Front's input at once. Bytes for the client are
+//! encrypted only shortly before the socket takes them. So a client that does not read costs at
+//! most [`ENCRYPTED_BYTES_MAX`] more memory than without TLS.
 
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Announces that the server has begun to serve.
+//! Announces that the server has begun to serve: on standard output or in the log, and to systemd.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

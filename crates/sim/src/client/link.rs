@@ -11,6 +11,7 @@ use super::wire::encode;
 use crate::network::{End, Network};
 use crate::world::World;
 
+/// How far a client has come with its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// No connection.

@@ -1,5 +1,5 @@
-//! A process that is paused for longer than every session's timeout expires no session, since their
-//! clients have sent bytes meanwhile.
+//! A process is paused for longer than the timeout of every session. It must expire no session,
+//! since the clients have sent bytes meanwhile.
 
 use sim::fault::{Fault, FaultMix};
 use sim::script::script;

@@ -1,4 +1,5 @@
-//! Runs of shells with a deliberate mistake: the judges must notice each mistake.
+//! Runs in which the simulated shell (the code around a member) or a client's messages have a
+//! deliberate mistake: the judges must notice each mistake.
 
 use member::membership::bootstrap::Attendance;
 use replica::LogMemory;

@@ -49,7 +49,7 @@ impl Results {
     }
 }
 
-/// The results and the cost of publishing the items that count.
+/// The results and the cost of publishing the items that count, which are those after the warm-up.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// The answers and events of the stage that counts.

@@ -22,6 +22,7 @@ pub enum FromServer {
     Ended(Error),
 }
 
+/// A watch stream with its connection.
 pub struct Stream {
     stream: bench::workloads::etcd::grpc::Stream,
     served: Option<Served>,
