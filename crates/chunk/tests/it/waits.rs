@@ -1,5 +1,5 @@
-//! Tests of threads that wait for each other. A `HookedDisk`
-//! delays an operation, or reports a full disk, at the moment that the test chooses.
+//! Tests of threads that wait for each other. A `HookedDisk` delays an operation, or reports a full
+//! disk, at the moment that the test chooses.
 
 use std::io;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Observes an election like `Election.Observe` of etcd's Go client: reads who leads, watches that
-//! key until it is deleted, and reads again.
+//! key until it is deleted, and reads again. While nobody leads, it watches for a new key.
 
 use workload::etcd::history::History;
 use workload::etcd::locks::Shown;

@@ -7,8 +7,9 @@
 //! time at which a member first handed the command to Apply: exact in a simulation, an interval for
 //! real processes ([`Handed`]). It checks:
 //!
-//! - **Not before.** A lease lives for its full time to live after its grant was sent, and again
-//!   after the sending of each keep-alive that was answered with a time.
+//! - **Not before.** A lease that expires has lived for its full time to live after its grant was
+//!   sent, and again after the sending of each keep-alive that was answered with a time; less a
+//!   slack for the difference of clocks ([`judge_leases`]).
 //! - **Kept.** If a keep-alive or a `LeaseTimeToLive` is answered with a time, the lease existed at
 //!   some time between the call and the answer.
 //! - **Known.** If such a call is answered as for an unknown lease, the lease did not exist during
