@@ -49,7 +49,8 @@ pub struct StartWait {
     pub absent: Vec<(u64, Duration)>,
     /// The setting that would let the ensemble begin without the absent servers, if there is one.
     pub hint: Option<String>,
-    /// Whether the member can only continue when another server is started.
+    /// Whether the member waits for links to other servers, which may run already or may have to be
+    /// started.
     pub is_for_servers: bool,
 }
 

@@ -331,9 +331,8 @@ fn answer_unready(waiting: &WaitingServer) -> Answer {
     plain(StatusCode::SERVICE_UNAVAILABLE, format!("{}{reason}", four_letter::NOT_SERVING))
 }
 
-/// The answer to the start probe while the server serves no clients: 200 if it cannot go on before
-/// another server starts, else 503. An orchestrator that starts servers one by one then starts the
-/// next.
+/// The answer to the start probe while the server serves no clients: 200 if it waits for links to
+/// other servers, else 503. An orchestrator that starts servers one by one then starts the next.
 fn answer_started(waiting: &WaitingServer) -> Answer {
     match waiting.board.look().filter(|wait| wait.is_for_servers) {
         Some(wait) => plain(StatusCode::OK, format!("{wait}\n")),
