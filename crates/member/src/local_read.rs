@@ -1,6 +1,6 @@
-//! Reads that Apply runs under the state's lock, right after a command of the same connection.
-//! [`LocalRead`] is one closed enum for all protocols, and an answer is a whole frame of the
-//! protocol that asked.
+//! Reads that Apply runs under the state's lock, right after a write of the same session.
+//! [`LocalRead`] is a closed enum with a variant for each protocol that has such reads; only
+//! ZooKeeper has. An answer is a whole frame of that protocol.
 
 use std::sync::Arc;
 

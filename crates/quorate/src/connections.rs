@@ -2,11 +2,11 @@
 //! connections of each face by client address.
 //!
 //! Each face has a minimum number of connections that clients of other faces cannot take; the faces
-//! share the rest. A client address is limited only while its face has few connections left: then
-//! an address with many connections gets no more if no other address has more, and the last few
-//! connections only go to addresses that have hardly any. So a proxy or gateway may hold nearly all
-//! connections of a face. Nothing here ends a connection that was admitted. `docs/operating.md` has
-//! the table.
+//! share the rest. A client address is limited only while its face has few connections left. Then
+//! an address that already has many connections gets another one only if some address has more, or
+//! if no other address has any. The last few connections only go to addresses that have hardly any.
+//! So a proxy or gateway may hold nearly all connections of a face. Nothing here ends a connection
+//! that was admitted. `docs/operating.md` has the table.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};

@@ -18,7 +18,7 @@ use super::trust::Trust;
 /// whether it checks the server's name.
 ///
 /// # Errors
-/// A trusted certificate cannot be used; the error is one line that names it.
+/// A trusted certificate cannot be used; the error is one line.
 pub fn client_config(
     keys: Vec<Arc<CertifiedKey>>,
     trusted: Vec<CertificateDer<'static>>,

@@ -25,8 +25,7 @@ pub struct ClientVerifier {
 
 impl ClientVerifier {
     /// Makes a verifier with these trusted certificates and rules. With `mandatory`, clients
-    /// without a certificate are refused. The error names the trusted certificate that cannot be
-    /// used.
+    /// without a certificate are refused. Fails if a trusted certificate cannot be used.
     pub fn new(
         trusted: Vec<CertificateDer<'static>>,
         rules: Arc<Rules>,

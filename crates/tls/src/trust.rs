@@ -50,7 +50,7 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Prepares a trust store. The error names the certificate that cannot be used.
+    /// Prepares a trust store. Fails if a certificate cannot be used.
     pub fn new(
         trusted: Vec<CertificateDer<'static>>,
         provider: &CryptoProvider,

@@ -5,8 +5,9 @@
 //! ```text
 //! start = 'T' | revision i64 | compacted i64 | quota's bytes u64 | operations of a txn u32
 //!       | shortest time to live u32
-//! auth  = 'A' | users and roles (`auth.rs`)                    unless nobody ever changed any;
-//!                                                              from level 4 on 'P' for 'A'
+//! auth  = 'A' | users and roles (`auth.rs`)      left out if nobody ever changed any. From level 4
+//!                                                on the tag is 'P', and the record also has the
+//!                                                revision at which each user got the password
 //! alarm = 'N' | alarm (`alarm.rs`)                             in their order
 //! lease = 'L' | lease i64 | time to live i64 | ordinal of the grant u64      in any order
 //! edge  = 'D' | event bytes      each removal at the compacted revision, in order

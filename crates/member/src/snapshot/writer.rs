@@ -3,9 +3,10 @@
 //! writes a snapshot that comes from another member, and sets disk space aside. If a snapshot
 //! cannot be written to its end, its file is removed, because the log needs the space more.
 //!
-//! The space for the next snapshot is set aside in advance: when a snapshot begins, which uses the
-//! space set aside for it, and again when it ends. If the disk has too little, snapshots older than
-//! the newest are removed.
+//! A snapshot is written into space that was set aside for it in advance. Space for the snapshot
+//! after it is set aside as soon as it has begun, again when it has ended, and whenever Loop asks
+//! because the state has grown. If the disk has too little, snapshots older than the newest are
+//! removed.
 //!
 //! If another member is reading a snapshot, this snapshot is kept when the next one is finished,
 //! whatever its age, as long as the disk has space. Under load, a new snapshot may be taken in the

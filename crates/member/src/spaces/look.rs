@@ -31,7 +31,8 @@ impl Look {
 pub struct Held {
     /// Sessions, leases and nodes of etcd v2 with a deadline.
     pub deadlines: usize,
-    /// Places in the buckets of deadlines; each session, lease or node in `deadlines` has one.
+    /// Places where `deadlines` are kept: in buckets by time, and among the owners that are being
+    /// judged. Equal to `deadlines`, unless an owner was lost or has two places; tests check this.
     pub deadline_places: usize,
     /// Unanswered questions about leases.
     pub questions: usize,
