@@ -24,7 +24,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hmac::{Hmac, KeyInit, Mac};
 use machine::{MemberId, StatedLevel};
 use member::Hello;
 use member::limits::PEER_BODY_BYTES_MAX;
@@ -32,7 +31,6 @@ use member::membership::hello::HandshakeVersion;
 use member::peer::PeerFrame;
 use parking_lot::{Condvar, Mutex};
 use rustls::pki_types::{CertificateDer, ServerName};
-use sha2::Sha256;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -48,10 +46,10 @@ use crate::limits::{
     PEER_WRITE_FRAMES_MAX, REDIAL_MAX, REDIAL_MIN,
 };
 use crate::peer_frame::{FrameBatch, FrameReader};
-use crate::peer_hello::{AuthKind, Channel, Peer, Refusal};
+use crate::peer_hello::{Channel, Peer, Refusal};
 use crate::peer_key::SharedNumber;
 use crate::peer_traffic::{PeerTraffic, Traffic};
-use handshake::{Dialler, Exchanges, HandshakeStream, WrongSecrets};
+use handshake::{Dialler, Exchanges, HandshakeStream, Prover, WrongSecrets};
 
 /// The kind of a beat, which only shows that its sender is alive. `member` has no kind 0.
 const KIND_BEAT: u8 = 0;
@@ -236,13 +234,9 @@ impl Trouble {
 struct Links {
     servers: Vec<PeerServer>,
     numbers: Vec<u64>,
-    auth: PeerAuth,
-    secret: [u8; 32],
+    prover: Prover,
     connect_timeout: Duration,
     keep_alive: bool,
-    /// A random number of this process: tells it from any other process.
-    process: u64,
-    drawn: AtomicU64,
     hello: watch::Sender<Arc<Hello>>,
     stop: watch::Sender<bool>,
     /// Whether the links were stopped; read by the thread of the beats.
@@ -327,17 +321,14 @@ impl PeerSockets {
         let PeerConfig { servers, listeners, auth, secret, connect_timeout, keep_alive } = config;
         let others = servers.iter().filter(|server| server.number != hello.server);
         let others: Vec<PeerServer> = others.cloned().collect();
-        let mut links = Links {
+        let links = Links {
             traffic: Traffic::new(others.iter().map(|server| server.number)),
             numbers: others.iter().map(|server| server.number).collect(),
             seen: others.iter().map(|server| (server.number, <_>::default())).collect(),
             servers: others,
-            auth,
-            secret,
+            prover: Prover::new(auth, secret),
             connect_timeout,
             keep_alive,
-            process: 0,
-            drawn: AtomicU64::new(0),
             hello: watch::Sender::new(Arc::new(hello)),
             stop: watch::Sender::new(false),
             is_stopped: Mutex::new(false),
@@ -351,7 +342,6 @@ impl PeerSockets {
             wrong_secrets: Mutex::default(),
             give: Box::new(give),
         };
-        links.process = links.draw_u64();
         let links = Arc::new(links);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -641,7 +631,7 @@ async fn serve(links: Arc<Links>, stream: TcpStream, from: SocketAddr) {
     // Watches our hello from now on, so that a change ends the link.
     let hello = links.hello.subscribe();
     let turn = Turn::begin(&links);
-    let served = match &links.auth {
+    let served = match &links.prover.auth {
         PeerAuth::Tls(tls) => {
             let PeerTls { server, names_host, .. } = tls();
             let accepted = TlsAcceptor::from(server).accept(stream);
@@ -723,7 +713,7 @@ impl Drop for Turn {
 async fn dial_forever(links: Arc<Links>, server: PeerServer, channel: Channel) {
     let about = about_server(server.number);
     let seen = &links.seen[&server.number][channel as usize];
-    let mut redial = Redial::new(links.draw_u64());
+    let mut redial = Redial::new(links.prover.draw_u64());
     loop {
         let mut hello = links.hello.subscribe();
         let began = Instant::now();
@@ -844,28 +834,6 @@ impl Links {
         outboxes
     }
 
-    /// The next random bytes, which no other process can predict.
-    fn draw(&self) -> [u8; 32] {
-        let count = self.drawn.fetch_add(1, Ordering::Relaxed);
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret).expect("a key has any length");
-        mac.update(b"drawn for links");
-        mac.update(&count.to_le_bytes());
-        mac.finalize().into_bytes().into()
-    }
-
-    fn draw_u64(&self) -> u64 {
-        let drawn = self.draw();
-        u64::from_le_bytes(drawn[..8].try_into().expect("8 of 32 bytes"))
-    }
-
-    fn auth_kind(&self) -> AuthKind {
-        match self.auth {
-            PeerAuth::None => AuthKind::None,
-            PeerAuth::Secret(_) => AuthKind::Secret,
-            PeerAuth::Tls(_) => AuthKind::Tls,
-        }
-    }
-
     /// Logs trouble with a peer, unless the same was logged lately.
     fn log_trouble(&self, about: &str, trouble: &dyn Display) {
         self.log_trouble_of(about, &trouble.to_string(), trouble);
@@ -919,7 +887,7 @@ impl Links {
         hello: watch::Receiver<Arc<Hello>>,
     ) -> Result<(), Trouble> {
         let level = hello.borrow().level.as_ref().map(|stated| stated.level);
-        for version in self.dialled_versions(level) {
+        for version in self.prover.dialled_versions(level) {
             match self.dial_as(server, channel, hello.clone(), version).await {
                 Err(Trouble::NotUnderstood) => {}
                 dialled => return dialled,
@@ -938,7 +906,7 @@ impl Links {
         let (stream, host) = connect(server, self.connect_timeout, self.keep_alive).await?;
         stream.set_nodelay(true)?;
         let wanted = (server.number, version);
-        match &self.auth {
+        match &self.prover.auth {
             PeerAuth::Tls(tls) => {
                 let name = ServerName::try_from(host.to_string());
                 let name = name.map_err(|error| Trouble::Tls(io::Error::other(error)))?;

@@ -5,11 +5,14 @@ use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use hmac::{Hmac, KeyInit, Mac};
 use machine::Level;
 use member::Hello;
 use member::membership::hello::{HandshakeVersion, Handshakes};
+use sha2::Sha256;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -134,16 +137,137 @@ impl PeerSecret {
     }
 }
 
-impl Links {
+/// How this process proves to other servers who it is. Every handshake needs it, on either side.
+pub(super) struct Prover {
+    /// How members prove who they are.
+    pub auth: PeerAuth,
+    /// A random number of this process: tells it from any other process.
+    process: u64,
+    /// The key from which all random bytes of the handshakes are drawn.
+    secret: [u8; 32],
+    drawn: AtomicU64,
+}
+
+impl Prover {
+    /// `secret` is as in [`super::PeerConfig`].
+    pub fn new(auth: PeerAuth, secret: [u8; 32]) -> Prover {
+        let mut prover = Prover { auth, process: 0, secret, drawn: AtomicU64::new(0) };
+        prover.process = prover.draw_u64();
+        prover
+    }
+
+    /// The next random bytes, which no other process can predict.
+    fn draw(&self) -> [u8; 32] {
+        let count = self.drawn.fetch_add(1, Ordering::Relaxed);
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret).expect("a key has any length");
+        mac.update(b"drawn for links");
+        mac.update(&count.to_le_bytes());
+        mac.finalize().into_bytes().into()
+    }
+
+    /// Like `draw`, as a number.
+    pub fn draw_u64(&self) -> u64 {
+        let drawn = self.draw();
+        u64::from_le_bytes(drawn[..8].try_into().expect("8 of 32 bytes"))
+    }
+
+    fn auth_kind(&self) -> AuthKind {
+        match self.auth {
+            PeerAuth::None => AuthKind::None,
+            PeerAuth::Secret(_) => AuthKind::Secret,
+            PeerAuth::Tls(_) => AuthKind::Tls,
+        }
+    }
+
+    fn check_auth(&self, other: AuthKind) -> Result<(), Refusal> {
+        let own = self.auth_kind();
+        if own == other { Ok(()) } else { Err(Refusal::AuthKinds { own, other }) }
+    }
+
     /// The versions of the handshake to try when dialling a server. Only a shared secret has more
     /// than one.
-    pub(super) fn dialled_versions(&self, level: Option<Level>) -> Vec<HandshakeVersion> {
+    pub fn dialled_versions(&self, level: Option<Level>) -> Vec<HandshakeVersion> {
         match &self.auth {
             PeerAuth::Secret(secret) => secret.handshakes(level).dialled().collect(),
             PeerAuth::None | PeerAuth::Tls(_) => vec![HandshakeVersion::Old],
         }
     }
 
+    /// Agrees on a key with a server that has dialled and sent its share. The dialler must show
+    /// first that it knows the secret, so that each attempt to guess it is logged.
+    async fn agree_with_dialler<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        talk: &mut HandshakeStream<S>,
+        secret: &PeerSecret,
+        share: &Share,
+    ) -> Result<Vec<u8>, Trouble> {
+        let exchange = secret.number.begin(Side::Accepter, || self.draw());
+        talk.send(&Handshake::Reply(*exchange.share())).await?;
+        let agreed = finish(exchange, share)?;
+        expect_confirmation(talk, &agreed).await?;
+        talk.send(&Handshake::Confirm(agreed.own)).await?;
+        Ok(agreed.key.to_vec())
+    }
+
+    /// Agrees on a key with a server that this one has dialled.
+    async fn agree_with_accepter<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        talk: &mut HandshakeStream<S>,
+        secret: &PeerSecret,
+    ) -> Result<Vec<u8>, Trouble> {
+        let exchange = secret.number.begin(Side::Dialler, || self.draw());
+        talk.send(&Handshake::Begin(*exchange.share())).await?;
+        let share = match talk.receive().await {
+            Ok(Handshake::Reply(share)) => share,
+            Ok(_) => return Err(Refusal::OutOfTurn.into()),
+            // A server that knows only version 1 refuses `Begin` like this.
+            Err(Trouble::RefusesUs(reason)) if reason == Refusal::OutOfTurn.to_string() => {
+                return Err(Trouble::NotUnderstood);
+            }
+            Err(trouble) => return Err(trouble),
+        };
+        let agreed = finish(exchange, &share)?;
+        talk.send(&Handshake::Confirm(agreed.own)).await?;
+        expect_confirmation(talk, &agreed).await?;
+        Ok(agreed.key.to_vec())
+    }
+
+    /// Dials the handshake up to the accepter's answer, and checks that the accepter has the key.
+    /// Returns the answer, and this side's proof, which is still to be sent.
+    async fn exchange_hellos<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        talk: &mut HandshakeStream<S>,
+        hello: Hello,
+        (wanted, version): (u64, HandshakeVersion),
+        channel: Channel,
+    ) -> Result<(Answer, Proof), Trouble> {
+        let key = match (&self.auth, version) {
+            (PeerAuth::Secret(secret), HandshakeVersion::New) => {
+                Some(self.agree_with_accepter(talk, secret).await?)
+            }
+            (PeerAuth::Secret(secret), HandshakeVersion::Old) => Some(secret.bytes.clone()),
+            (PeerAuth::None | PeerAuth::Tls(_), _) => None,
+        };
+        let (auth, process, nonce) = (self.auth_kind(), self.process, self.draw());
+        let offer = Offer { auth, channel, wanted, process, nonce, hello };
+        talk.send(&Handshake::Offer(offer.clone())).await?;
+        let Handshake::Answer(answer, proof) = talk.receive().await? else {
+            return Err(Refusal::OutOfTurn.into());
+        };
+        self.check_auth(answer.auth)?;
+        let transcript = Transcript { offer, answer };
+        let own_proof = match key {
+            Some(key) if !transcript.is_accepter(&key, &proof) => {
+                return Err(Refusal::Secret.into());
+            }
+            Some(key) => transcript.dialler_proof(&key),
+            None => Proof::default(),
+        };
+        Ok((transcript.answer, own_proof))
+    }
+}
+
+impl Links {
     pub(super) async fn handshake_with_dialler<S: AsyncRead + AsyncWrite + Unpin>(
         self: &Arc<Self>,
         talk: &mut HandshakeStream<S>,
@@ -151,7 +275,7 @@ impl Links {
         dialler: &Dialler,
     ) -> Result<Registered, Trouble> {
         let (offer, key) = self.offer_and_key(talk, own, dialler.from).await?;
-        self.check_auth(offer.auth)?;
+        self.prover.check_auth(offer.auth)?;
         if offer.wanted != own.server {
             let (wanted, own) = (offer.wanted, own.server);
             return Err(Refusal::WrongServer { wanted, own }.into());
@@ -160,7 +284,8 @@ impl Links {
         if let Some(shown) = &dialler.shown {
             self.check_certificate(shown, offer.hello.server)?;
         }
-        let (auth, process, nonce) = (self.auth_kind(), self.process, self.draw());
+        let Prover { process, .. } = self.prover;
+        let (auth, nonce) = (self.prover.auth_kind(), self.prover.draw());
         let answer = Answer { auth, process, nonce, hello: Hello::clone(own) };
         let transcript = Transcript { offer, answer };
         let own_proof = key.as_ref().map(|key| transcript.accepter_proof(key));
@@ -206,23 +331,23 @@ impl Links {
         own: &Hello,
         from: IpAddr,
     ) -> Result<(Offer, Option<Vec<u8>>), Trouble> {
-        match (talk.receive().await?, &self.auth) {
+        match (talk.receive().await?, &self.prover.auth) {
             (Handshake::Begin(share), PeerAuth::Secret(secret)) => {
                 if !self.exchanges.lock().begin(from, Instant::now()) {
                     return Err(Trouble::TooMany);
                 }
-                let key = self.agree_with_dialler(talk, secret, &share).await?;
+                let key = self.prover.agree_with_dialler(talk, secret, &share).await?;
                 match talk.receive().await? {
                     Handshake::Offer(offer) => Ok((offer, Some(key))),
                     _ => Err(Refusal::OutOfTurn.into()),
                 }
             }
             (Handshake::Begin(_), PeerAuth::None | PeerAuth::Tls(_)) => {
-                self.check_auth(AuthKind::Secret)?;
+                self.prover.check_auth(AuthKind::Secret)?;
                 Err(Refusal::OutOfTurn.into())
             }
             (Handshake::Offer(offer), PeerAuth::Secret(secret)) => {
-                self.check_auth(offer.auth)?;
+                self.prover.check_auth(offer.auth)?;
                 let level = own.level.as_ref().map(|stated| stated.level);
                 if !secret.handshakes(level).takes(HandshakeVersion::Old) {
                     return Err(Refusal::OldHandshake.into());
@@ -237,45 +362,6 @@ impl Links {
         }
     }
 
-    /// Agrees on a key with a server that has dialled and sent its share. The dialler must show
-    /// first that it knows the secret, so that each attempt to guess it is logged.
-    async fn agree_with_dialler<S: AsyncRead + AsyncWrite + Unpin>(
-        &self,
-        talk: &mut HandshakeStream<S>,
-        secret: &PeerSecret,
-        share: &Share,
-    ) -> Result<Vec<u8>, Trouble> {
-        let exchange = secret.number.begin(Side::Accepter, || self.draw());
-        talk.send(&Handshake::Reply(*exchange.share())).await?;
-        let agreed = finish(exchange, share)?;
-        expect_confirmation(talk, &agreed).await?;
-        talk.send(&Handshake::Confirm(agreed.own)).await?;
-        Ok(agreed.key.to_vec())
-    }
-
-    /// Agrees on a key with a server that this one has dialled.
-    async fn agree_with_accepter<S: AsyncRead + AsyncWrite + Unpin>(
-        &self,
-        talk: &mut HandshakeStream<S>,
-        secret: &PeerSecret,
-    ) -> Result<Vec<u8>, Trouble> {
-        let exchange = secret.number.begin(Side::Dialler, || self.draw());
-        talk.send(&Handshake::Begin(*exchange.share())).await?;
-        let share = match talk.receive().await {
-            Ok(Handshake::Reply(share)) => share,
-            Ok(_) => return Err(Refusal::OutOfTurn.into()),
-            // A server that knows only version 1 refuses `Begin` like this.
-            Err(Trouble::RefusesUs(reason)) if reason == Refusal::OutOfTurn.to_string() => {
-                return Err(Trouble::NotUnderstood);
-            }
-            Err(trouble) => return Err(trouble),
-        };
-        let agreed = finish(exchange, &share)?;
-        talk.send(&Handshake::Confirm(agreed.own)).await?;
-        expect_confirmation(talk, &agreed).await?;
-        Ok(agreed.key.to_vec())
-    }
-
     pub(super) async fn handshake_with_accepter<S: AsyncRead + AsyncWrite + Unpin>(
         self: &Arc<Self>,
         talk: &mut HandshakeStream<S>,
@@ -283,30 +369,10 @@ impl Links {
         (wanted, version): (u64, HandshakeVersion),
         channel: Channel,
     ) -> Result<Registered, Trouble> {
-        let key = match (&self.auth, version) {
-            (PeerAuth::Secret(secret), HandshakeVersion::New) => {
-                Some(self.agree_with_accepter(talk, secret).await?)
-            }
-            (PeerAuth::Secret(secret), HandshakeVersion::Old) => Some(secret.bytes.clone()),
-            (PeerAuth::None | PeerAuth::Tls(_), _) => None,
-        };
-        let (auth, process, nonce) = (self.auth_kind(), self.process, self.draw());
         let hello = Hello::clone(own);
-        let offer = Offer { auth, channel, wanted, process, nonce, hello };
-        talk.send(&Handshake::Offer(offer.clone())).await?;
-        let Handshake::Answer(answer, proof) = talk.receive().await? else {
-            return Err(Refusal::OutOfTurn.into());
-        };
-        self.check_auth(answer.auth)?;
-        let transcript = Transcript { offer, answer };
-        let own_proof = match key {
-            Some(key) if !transcript.is_accepter(&key, &proof) => {
-                return Err(Refusal::Secret.into());
-            }
-            Some(key) => transcript.dialler_proof(&key),
-            None => Proof::default(),
-        };
-        let Answer { hello, process, .. } = transcript.answer;
+        let exchanged = self.prover.exchange_hellos(talk, hello, (wanted, version), channel);
+        let (answer, own_proof) = exchanged.await?;
+        let Answer { hello, process, .. } = answer;
         if hello.server != wanted {
             return Err(Refusal::WrongServer { wanted, own: hello.server }.into());
         }
@@ -318,11 +384,6 @@ impl Links {
             Handshake::Accepted => Ok(registered),
             _ => Err(Refusal::OutOfTurn.into()),
         }
-    }
-
-    fn check_auth(&self, other: AuthKind) -> Result<(), Refusal> {
-        let own = self.auth_kind();
-        if own == other { Ok(()) } else { Err(Refusal::AuthKinds { own, other }) }
     }
 
     /// Whether a dialler's certificate is for a host of the server that it claims to be.

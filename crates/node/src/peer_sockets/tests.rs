@@ -14,7 +14,7 @@ use storage::datadir::Birth;
 use super::*;
 use crate::limits::HANDSHAKE_FRAME_BYTES_MAX;
 use crate::peer_frame::{FRAME_HEAD_BYTES, PEER_VERSION};
-use crate::peer_hello::{Answer, Handshake, Offer, Transcript};
+use crate::peer_hello::{Answer, AuthKind, Handshake, Offer, Transcript};
 use crate::peer_key::{Agreed, Side};
 
 /// Longest wait for something that must happen, even on a busy machine.
