@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use storage::disk::RealDisk;
 use storage::wal::WalOptions;
 
-use crate::limits::{JOIN_LIMIT, PEER_INPUT_BYTES_MAX, WAITING_INTERVAL};
+use crate::limits::{DEPARTED_LINKS_STAY, JOIN_LIMIT, PEER_INPUT_BYTES_MAX, WAITING_INTERVAL};
 use crate::peer_hello::Channel;
 use crate::peer_sockets::{PeerAuth, PeerConfig, PeerInput, PeerServer, PeerSockets};
 use crate::queue::Inbox;
@@ -200,6 +200,7 @@ fn link(
     let listeners = cluster.listeners.iter().map(TcpListener::try_clone);
     let peers = PeerConfig {
         servers: cluster.servers.clone(),
+        departed_links_stay: DEPARTED_LINKS_STAY,
         listeners: listeners.collect::<Result<_, _>>().map_err(system)?,
         auth: cluster.auth.clone(),
         secret: config.secret,

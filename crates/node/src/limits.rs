@@ -120,6 +120,11 @@ pub const REDIAL_MAX: Duration = Duration::from_secs(1);
 /// After a link that lasted this long, the time between dials starts again with [`REDIAL_MIN`].
 pub const LINK_LASTED: Duration = Duration::from_secs(1);
 
+/// How long the links of a server stay after it has left the list of servers. The entry with the
+/// change has just been committed: over these links the server still learns that, and its vote may
+/// still be needed while other members learn it. Ten intervals of beats are ample for both.
+pub const DEPARTED_LINKS_STAY: Duration = Duration::from_secs(10);
+
 /// Trouble of one kind with a peer is logged at most this often.
 pub const PEER_COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 

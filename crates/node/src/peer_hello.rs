@@ -362,7 +362,7 @@ pub struct Peer {
 }
 
 /// Checks whether a link to the other side is allowed at all, without regard to existing links.
-/// `numbers` are the numbers of the configured servers.
+/// `numbers` are the numbers of the listed servers.
 ///
 /// # Errors
 /// Why the other side must be refused.

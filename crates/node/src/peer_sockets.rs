@@ -7,14 +7,18 @@
 //! a channel goes to a member, and one comes from it; a new link is made only after the old one was
 //! reported down.
 //!
+//! The list of the other servers may be replaced while the links run. A server that has left the
+//! list is dialled no more, and its own dials are refused. Its links stay for a while.
+//!
 //! All of this runs on one thread, with two exceptions. A sending thread writes to the socket
 //! itself if the socket has space, since a wake-up costs more. And the beats have their own thread.
 //! A sender never waits: a frame without a link, or without space in the link's queue, is dropped
 //! and counted, as a network might do.
 
 mod handshake;
+mod listed;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Display;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -50,11 +54,12 @@ use crate::peer_hello::{Channel, Peer, Refusal};
 use crate::peer_key::SharedNumber;
 use crate::peer_traffic::{PeerTraffic, Traffic};
 use handshake::{Dialler, Exchanges, HandshakeStream, Prover, WrongSecrets};
+use listed::{Departures, Listed, ServerList};
 
 /// The kind of a beat, which only shows that its sender is alive. `member` has no kind 0.
 const KIND_BEAT: u8 = 0;
 
-/// Another server, from the configuration.
+/// A server of the list, from the configuration or from the replicated state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerServer {
     /// The server's number.
@@ -125,8 +130,11 @@ struct Shown {
 
 /// Settings of the links.
 pub struct PeerConfig {
-    /// The configured servers. This server may be among them and is not dialled.
+    /// The servers that are listed at first. This server may be among them and is not dialled.
+    /// [`PeerHandle::set_servers`] replaces the list.
     pub servers: Vec<PeerServer>,
+    /// How long the links of a server stay after it has left the list.
+    pub departed_links_stay: Duration,
     /// The sockets on which links from other members are accepted.
     pub listeners: Vec<std::net::TcpListener>,
     /// How members prove who they are.
@@ -232,8 +240,8 @@ impl Trouble {
 
 /// The state that all tasks and threads of the links share.
 struct Links {
-    servers: Vec<PeerServer>,
-    numbers: Vec<u64>,
+    list: ServerList,
+    departed_links_stay: Duration,
     prover: Prover,
     connect_timeout: Duration,
     keep_alive: bool,
@@ -246,9 +254,6 @@ struct Links {
     next_id: AtomicU64,
     dropped: AtomicU64,
     traffic: Traffic,
-    /// By server number and channel: notified when that server has just linked to this one, so that
-    /// a dial is likely to succeed.
-    seen: BTreeMap<u64, [Notify; 2]>,
     handshakes: Mutex<VecDeque<Arc<Notify>>>,
     complaints: Mutex<Complaints>,
     exchanges: Mutex<Exchanges>,
@@ -318,14 +323,11 @@ impl PeerSockets {
         hello: Hello,
         give: impl Fn(Vec<PeerInput>) -> bool + Send + Sync + 'static,
     ) -> io::Result<PeerSockets> {
-        let PeerConfig { servers, listeners, auth, secret, connect_timeout, keep_alive } = config;
-        let others = servers.iter().filter(|server| server.number != hello.server);
-        let others: Vec<PeerServer> = others.cloned().collect();
+        let PeerConfig { servers, departed_links_stay, listeners, auth, secret, .. } = config;
+        let PeerConfig { connect_timeout, keep_alive, .. } = config;
         let links = Links {
-            traffic: Traffic::new(others.iter().map(|server| server.number)),
-            numbers: others.iter().map(|server| server.number).collect(),
-            seen: others.iter().map(|server| (server.number, <_>::default())).collect(),
-            servers: others,
+            list: ServerList::new(),
+            departed_links_stay,
             prover: Prover::new(auth, secret),
             connect_timeout,
             keep_alive,
@@ -336,12 +338,14 @@ impl PeerSockets {
             open: Mutex::default(),
             next_id: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            traffic: Traffic::default(),
             handshakes: Mutex::default(),
             complaints: Mutex::default(),
             exchanges: Mutex::default(),
             wrong_secrets: Mutex::default(),
             give: Box::new(give),
         };
+        links.set_servers(servers);
         let links = Arc::new(links);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -427,6 +431,22 @@ impl PeerHandle {
             open.iter().filter(is_sending).map(|it| it.outbox.clone()).collect()
         };
         outboxes.iter().for_each(|outbox| outbox.flush());
+    }
+
+    /// Replaces the list of servers; an equal list changes nothing. This server may be among them.
+    /// Any thread may call this; it does not wait for the links.
+    ///
+    /// - A new server is dialled from now on.
+    /// - A server that is gone is dialled no more, and its dials are refused. Its links end after
+    ///   [`PeerConfig::departed_links_stay`], unless it is listed again before. Until then its
+    ///   frames are given as before.
+    /// - A server with other addresses keeps its links. The next dial goes to the new addresses; a
+    ///   dial that waits is made at once.
+    ///
+    /// Memory is kept for each listed server; the caller bounds their number
+    /// (`machine::limits::LISTED_SERVERS_MAX`).
+    pub fn set_servers(&self, servers: Vec<PeerServer>) {
+        self.links.set_servers(servers);
     }
 
     /// Changes this server's hello. Ends all links; they are made again with the new hello.
@@ -600,13 +620,49 @@ async fn run_links(links: Arc<Links>, listeners: Vec<TcpListener>) {
     for listener in listeners {
         tokio::spawn(accept(links.clone(), listener));
     }
-    for server in &links.servers {
-        for channel in [Channel::Log, Channel::Bulk] {
-            tokio::spawn(dial_forever(links.clone(), server.clone(), channel));
+    let stopped = async {
+        // The sender is part of `links`, which live as long as this task.
+        let _ = stop.wait_for(|stop| *stop).await;
+    };
+    tokio::select! {
+        () = stopped => {}
+        () = follow_list(&links) => {}
+    }
+}
+
+/// Keeps a task for each channel of each listed server, which dials it, and ends the links of
+/// servers that left the list long ago. Never returns.
+async fn follow_list(links: &Arc<Links>) {
+    let mut list = links.list.subscribe();
+    let mut dials: BTreeMap<(u64, Channel), tokio::task::JoinHandle<()>> = BTreeMap::new();
+    let mut departures = Departures::new(links.departed_links_stay);
+    loop {
+        list.mark_unchanged();
+        // A task ends by itself once it finds its server unlisted. It then leaves its place to the
+        // next one; a task that has not looked yet continues.
+        dials.retain(|_, task| !task.is_finished());
+        for number in links.list.numbers() {
+            for channel in [Channel::Log, Channel::Bulk] {
+                let dial = || tokio::spawn(dial_while_listed(links.clone(), number, channel));
+                dials.entry((number, channel)).or_insert_with(dial);
+            }
+        }
+        for number in departures.due(&links.unlisted(), Instant::now()) {
+            links.end_links_with(number);
+        }
+        let next_end = departures.next_end();
+        let departure = async {
+            match next_end {
+                Some(end) => tokio::time::sleep_until(end.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            // The sender is part of `links`.
+            _ = list.changed() => {}
+            () = departure => {}
         }
     }
-    // The sender is part of `links`, which live as long as this task.
-    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 async fn accept(links: Arc<Links>, listener: TcpListener) {
@@ -710,26 +766,31 @@ impl Drop for Turn {
     }
 }
 
-async fn dial_forever(links: Arc<Links>, server: PeerServer, channel: Channel) {
-    let about = about_server(server.number);
-    let seen = &links.seen[&server.number][channel as usize];
+/// Dials a server again and again, until it is no longer listed.
+async fn dial_while_listed(links: Arc<Links>, number: u64, channel: Channel) {
+    let about = about_server(number);
     let mut redial = Redial::new(links.prover.draw_u64());
-    loop {
+    while let Some(listed) = links.list.get(number) {
         let mut hello = links.hello.subscribe();
         let began = Instant::now();
         let dialled = tokio::select! {
-            dialled = links.dial(&server, channel, hello.clone()) => dialled,
+            dialled = links.dial(&listed, channel, hello.clone()) => dialled,
             // The hello has changed during the handshake: start again with the new one.
             _ = hello.changed() => Ok(()),
         };
         if let Err(trouble) = dialled
             && !trouble.is_passing()
+            && links.list.has(number)
         {
             links.log_trouble(&about, &trouble);
         }
         tokio::select! {
             () = tokio::time::sleep(redial.next(began.elapsed())) => {}
-            () = seen.notified() => {}
+            () = listed.seen[channel as usize].notified() => {}
+            // Failures at the former addresses say nothing about the new ones.
+            () = links.list.wait_until_changed(&listed) => {
+                redial = Redial::new(links.prover.draw_u64());
+            }
         }
     }
 }
@@ -810,6 +871,29 @@ impl Links {
         self.stopped.notify_all();
     }
 
+    fn set_servers(&self, servers: Vec<PeerServer>) {
+        let own = self.hello.borrow().server;
+        let others = servers.into_iter().filter(|server| server.number != own);
+        self.list.replace(others, |list| self.traffic.set_servers(list.keys().copied()));
+        // A server that is listed again may have its links still.
+        for it in self.open.lock().iter().filter(|it| it.is_up) {
+            self.traffic.note(it.link.hello.member, it.link.hello.server);
+        }
+    }
+
+    /// The servers that have links and are not listed.
+    fn unlisted(&self) -> BTreeSet<u64> {
+        let open = self.open.lock();
+        let numbers = open.iter().map(|it| it.link.hello.server);
+        numbers.filter(|number| !self.list.has(*number)).collect()
+    }
+
+    fn end_links_with(&self, server: u64) {
+        let open = self.open.lock();
+        let links = open.iter().filter(|it| it.link.hello.server == server);
+        links.for_each(|it| it.end.notify_one());
+    }
+
     /// Marks silent links for their end, and queues a beat on links on which nothing was sent since
     /// the last call. Links for snapshots take part only if `is_for_bulk`. Returns the queues with
     /// beats.
@@ -882,13 +966,13 @@ impl Links {
     /// Dials a server once. If it answers, serves the link until it ends.
     async fn dial(
         self: &Arc<Self>,
-        server: &PeerServer,
+        listed: &Arc<Listed>,
         channel: Channel,
         hello: watch::Receiver<Arc<Hello>>,
     ) -> Result<(), Trouble> {
         let level = hello.borrow().level.as_ref().map(|stated| stated.level);
         for version in self.prover.dialled_versions(level) {
-            match self.dial_as(server, channel, hello.clone(), version).await {
+            match self.dial_as(listed, channel, hello.clone(), version).await {
                 Err(Trouble::NotUnderstood) => {}
                 dialled => return dialled,
             }
@@ -898,12 +982,17 @@ impl Links {
 
     async fn dial_as(
         self: &Arc<Self>,
-        server: &PeerServer,
+        listed: &Arc<Listed>,
         channel: Channel,
         hello: watch::Receiver<Arc<Hello>>,
         version: HandshakeVersion,
     ) -> Result<(), Trouble> {
-        let (stream, host) = connect(server, self.connect_timeout, self.keep_alive).await?;
+        let server = &listed.server;
+        let (stream, host) = tokio::select! {
+            connected = connect(server, self.connect_timeout, self.keep_alive) => connected?,
+            // These addresses are no longer those of a listed server.
+            () = self.list.wait_until_changed(listed) => return Ok(()),
+        };
         stream.set_nodelay(true)?;
         let wanted = (server.number, version);
         match &self.prover.auth {
@@ -956,6 +1045,11 @@ impl Links {
     ) -> Result<Registered, Refusal> {
         let mut open = self.open.lock();
         let hello = &peer.hello;
+        // The list may have changed during the handshake. This is checked under the lock, so that
+        // all links of a server that leaves the list are in `open` when they are to end.
+        if !self.list.has(hello.server) {
+            return Err(Refusal::Incompatibility(hello.server));
+        }
         let mut replaces = false;
         for it in open.iter() {
             let other = &it.link.hello;
@@ -1008,8 +1102,8 @@ impl Links {
     ) {
         open.report_up();
         let Link { is_outgoing, hello: other, .. } = &open.link;
-        if !is_outgoing {
-            self.seen.get(&other.server).into_iter().flatten().for_each(Notify::notify_one);
+        if !is_outgoing && let Some(listed) = self.list.get(other.server) {
+            listed.seen.iter().for_each(Notify::notify_one);
         }
         frames.set_body_bytes_max(PEER_BODY_BYTES_MAX);
         let ended = tokio::select! {

@@ -5,14 +5,20 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use machine::MemberId;
-use parking_lot::Mutex;
+use parking_lot::RwLock;
 
-/// Counters for each server that this member may have links with.
-#[derive(Debug)]
+/// Counters for each listed server.
+#[derive(Debug, Default)]
 pub(crate) struct Traffic {
+    table: RwLock<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
     by_server: BTreeMap<u64, Counts>,
-    /// The server number of each member that had a link. A server has one member here, its newest.
-    servers: Mutex<BTreeMap<MemberId, u64>>,
+    /// The server number of each member that had a link, if its server is listed. A server has one
+    /// member here, its newest.
+    servers: BTreeMap<MemberId, u64>,
 }
 
 #[derive(Debug, Default)]
@@ -42,18 +48,25 @@ pub struct PeerTraffic {
 }
 
 impl Traffic {
-    /// Counters for these servers, all 0.
-    pub fn new(servers: impl IntoIterator<Item = u64>) -> Traffic {
-        let by_server = servers.into_iter().map(|server| (server, Counts::default())).collect();
-        Traffic { by_server, servers: Mutex::default() }
+    /// Counts for these servers from now on. A server that was counted before keeps its counts, and
+    /// those of the others are forgotten.
+    pub fn set_servers(&self, servers: impl IntoIterator<Item = u64>) {
+        let mut table = self.table.write();
+        let mut former = std::mem::take(&mut table.by_server);
+        let kept = |server| (server, former.remove(&server).unwrap_or_default());
+        table.by_server = servers.into_iter().map(kept).collect();
+        let Table { by_server, servers } = &mut *table;
+        servers.retain(|_, server| by_server.contains_key(server));
     }
 
-    /// Records which server a member with a link is. A server that lost its directory comes back as
-    /// another member, which replaces the former one.
+    /// Records which server a member with a link is, if that server is listed. A server that lost
+    /// its directory comes back as another member, which replaces the former one.
     pub fn note(&self, member: MemberId, server: u64) {
-        let mut servers = self.servers.lock();
-        servers.retain(|_, of| *of != server);
-        servers.insert(member, server);
+        let Table { by_server, servers } = &mut *self.table.write();
+        if by_server.contains_key(&server) {
+            servers.retain(|_, of| *of != server);
+            servers.insert(member, server);
+        }
     }
 
     pub fn add_sent(&self, server: u64, bytes: usize) {
@@ -71,23 +84,23 @@ impl Traffic {
 
     /// Counts a frame to that member that was dropped.
     pub fn add_failure(&self, member: MemberId) {
-        let server = self.servers.lock().get(&member).copied();
+        let server = self.table.read().servers.get(&member).copied();
         if let Some(server) = server {
             self.add(server, 1, |counts| &counts.failed);
         }
     }
 
     fn add(&self, server: u64, by: u64, of: fn(&Counts) -> &AtomicU64) {
-        if let Some(counts) = self.by_server.get(&server) {
+        if let Some(counts) = self.table.read().by_server.get(&server) {
             of(counts).fetch_add(by, Ordering::Relaxed);
         }
     }
 
     /// The counters now, for each member that is the newest of its server and ever had a link.
     pub fn numbers(&self) -> Vec<PeerTraffic> {
-        let servers = self.servers.lock();
+        let Table { by_server, servers } = &*self.table.read();
         let numbers = |(member, server): (&MemberId, &u64)| {
-            let counts = self.by_server.get(server)?;
+            let counts = by_server.get(server)?;
             let now = |count: &AtomicU64| count.load(Ordering::Relaxed);
             Some(PeerTraffic {
                 member: *member,
@@ -106,9 +119,18 @@ impl Traffic {
 mod tests {
     use super::*;
 
+    /// The member, and the bytes sent and received and the failures, of each.
+    fn shown(traffic: &Traffic) -> Vec<(u64, u64, u64, u64)> {
+        let numbers = traffic.numbers().into_iter();
+        let shown =
+            numbers.map(|it| (it.member.0, it.sent_bytes, it.received_bytes, it.sent_failures));
+        shown.collect()
+    }
+
     #[test]
     fn traffic_is_shown_by_the_member_that_a_server_is_now() {
-        let traffic = Traffic::new([2, 3]);
+        let traffic = Traffic::default();
+        traffic.set_servers([2, 3]);
         traffic.add_failure(MemberId(20));
         traffic.note(MemberId(20), 2);
         traffic.note(MemberId(30), 3);
@@ -117,11 +139,26 @@ mod tests {
         traffic.add_failure(MemberId(20));
         traffic.add_sent(4, 1);
         traffic.note(MemberId(21), 2);
-        let shown: Vec<_> = traffic
-            .numbers()
-            .into_iter()
-            .map(|it| (it.member.0, it.sent_bytes, it.received_bytes, it.sent_failures))
-            .collect();
-        assert_eq!(shown, [(21, 10, 20, 1), (30, 0, 0, 0)]);
+        assert_eq!(shown(&traffic), [(21, 10, 20, 1), (30, 0, 0, 0)]);
+    }
+
+    #[test]
+    fn traffic_of_a_server_is_forgotten_with_the_server() {
+        let traffic = Traffic::default();
+        traffic.set_servers([2, 3]);
+        traffic.note(MemberId(20), 2);
+        traffic.note(MemberId(30), 3);
+        traffic.add_sent(2, 10);
+        traffic.add_sent(3, 11);
+        traffic.set_servers([2, 4]);
+        traffic.add_sent(2, 10);
+        traffic.add_sent(3, 1);
+        traffic.add_failure(MemberId(30));
+        traffic.note(MemberId(30), 3);
+        traffic.note(MemberId(40), 4);
+        assert_eq!(shown(&traffic), [(20, 20, 0, 0), (40, 0, 0, 0)]);
+        traffic.set_servers([2, 3]);
+        traffic.note(MemberId(30), 3);
+        assert_eq!(shown(&traffic), [(20, 20, 0, 0), (30, 0, 0, 0)]);
     }
 }

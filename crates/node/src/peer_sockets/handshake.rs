@@ -280,7 +280,7 @@ impl Links {
             let (wanted, own) = (offer.wanted, own.server);
             return Err(Refusal::WrongServer { wanted, own }.into());
         }
-        check_peer(own, &self.numbers, &offer.hello)?;
+        check_peer(own, &self.list.numbers(), &offer.hello)?;
         if let Some(shown) = &dialler.shown {
             self.check_certificate(shown, offer.hello.server)?;
         }
@@ -352,7 +352,7 @@ impl Links {
                 if !secret.handshakes(level).takes(HandshakeVersion::Old) {
                     return Err(Refusal::OldHandshake.into());
                 }
-                if self.numbers.contains(&offer.hello.server) {
+                if self.list.has(offer.hello.server) {
                     self.warn_of_old_handshake(offer.hello.server, from);
                 }
                 Ok((offer, Some(secret.bytes.clone())))
@@ -376,7 +376,7 @@ impl Links {
         if hello.server != wanted {
             return Err(Refusal::WrongServer { wanted, own: hello.server }.into());
         }
-        check_peer(own, &self.numbers, &hello)?;
+        check_peer(own, &self.list.numbers(), &hello)?;
         let peer = Peer { hello: Arc::new(hello), process };
         let registered = self.register(&peer, channel, true)?;
         talk.send(&Handshake::Proof(own_proof)).await?;
@@ -388,8 +388,8 @@ impl Links {
 
     /// Whether a dialler's certificate is for a host of the server that it claims to be.
     fn check_certificate(&self, shown: &Shown, server: u64) -> Result<(), Refusal> {
-        let configured = self.servers.iter().filter(|it| it.number == server);
-        let mut addresses = configured.flat_map(|it| &it.addresses);
+        let listed = self.list.get(server);
+        let mut addresses = listed.iter().flat_map(|it| &it.server.addresses);
         match addresses.any(|it| (shown.names_host)(&shown.certificate, &it.host)) {
             true => Ok(()),
             false => Err(Refusal::Certificate(server)),

@@ -75,6 +75,17 @@ impl Peers {
         servers: &[PeerServer],
         auth: PeerAuth,
     ) -> Peers {
+        Peers::start_with(hello, listener, servers, auth, PATIENCE)
+    }
+
+    /// A server that lets the links of a server that leaves its list stay for that long.
+    fn start_with(
+        hello: Hello,
+        listener: std::net::TcpListener,
+        servers: &[PeerServer],
+        auth: PeerAuth,
+        departed_links_stay: Duration,
+    ) -> Peers {
         let port = port(&listener);
         let (give, inputs) = channel();
         // The tests have no randomness of their own: the port makes the secrets of servers differ.
@@ -82,6 +93,7 @@ impl Peers {
         secret[..2].copy_from_slice(&port.to_le_bytes());
         let config = PeerConfig {
             servers: servers.to_vec(),
+            departed_links_stay,
             listeners: vec![listener],
             auth,
             secret,
@@ -299,6 +311,133 @@ fn a_birth_makes_the_links_anew_and_says_so() {
     peers.into_iter().for_each(|it| it.sockets.stop());
 }
 
+/// Servers 1 to 3, each with its list of servers and with how long it lets links stay.
+fn three_listing(lists: [&[u64]; 3], stay: Duration) -> (Vec<Peers>, Vec<PeerServer>) {
+    let listeners: Vec<_> = (0..3).map(|_| listener()).collect();
+    let servers: Vec<_> = (1..4).zip(&listeners).map(|(it, from)| server(it, port(from))).collect();
+    let started = listeners.into_iter().zip(lists).zip(1..).map(|((listener, list), number)| {
+        let listed = servers.iter().filter(|it| list.contains(&it.number)).cloned();
+        let listed: Vec<_> = listed.collect();
+        Peers::start_with(hello(number), listener, &listed, secret(), stay)
+    });
+    (started.collect(), servers)
+}
+
+/// The members that the links show traffic with.
+fn shown_members(peers: &Peers) -> Vec<u64> {
+    peers.handle.traffic().iter().map(|it| it.member.0).collect()
+}
+
+#[test]
+fn a_server_that_is_listed_later_gets_linked() {
+    let (peers, servers) = three_listing([&[1, 2], &[1, 2], &[1, 2, 3]], PATIENCE);
+    peers[0].wait_linked(&[2]);
+    peers[1].wait_linked(&[1]);
+    assert_eq!(refused(&peers[0], offer(hello(3))), "server 3 is not configured here");
+    peers[0].handle.set_servers(servers.clone());
+    peers[1].handle.set_servers(servers);
+    peers[0].wait_linked(&[3]);
+    peers[1].wait_linked(&[3]);
+    peers[2].wait_linked(&[1, 2]);
+    peers[0].handle.send(MemberId(30), Channel::Log, frame(2, 0));
+    peers[0].handle.flush();
+    assert_eq!(peers[2].wait_frame(), (MemberId(10), Channel::Log, frame(2, 0)));
+    assert_eq!(shown_members(&peers[0]), [20, 30]);
+    peers.into_iter().for_each(|it| it.sockets.stop());
+}
+
+#[test]
+fn the_links_of_a_server_that_is_listed_no_more_end_and_its_dials_are_refused() {
+    let all: &[u64] = &[1, 2, 3];
+    let (peers, servers) = three_listing([all; 3], Duration::ZERO);
+    peers[0].wait_linked(&[2, 3]);
+    peers[0].handle.set_servers(servers[..2].to_vec());
+    let mut ends = 0;
+    peers[0].wait_for(|input| {
+        if let PeerInput::LinkDown(link) = input {
+            assert_eq!(link.hello.server, 3);
+            ends += 1;
+        }
+        (ends == 4).then_some(())
+    });
+    peers[0].wait_unlinked(3);
+    assert_eq!(refused(&peers[0], offer(hello(3))), "server 3 is not configured here");
+    assert_eq!(shown_members(&peers[0]), [20]);
+    assert_eq!(peers[0].handle.links().len(), 4);
+    peers.into_iter().for_each(|it| it.sockets.stop());
+}
+
+#[test]
+fn a_server_that_is_listed_no_more_is_not_dialled() {
+    let (gone, there) = (listener(), listener());
+    let servers = [server(1, 1), server(2, port(&gone)), server(3, port(&there))];
+    let peers = Peers::start(hello(1), listener(), &servers, PeerAuth::None);
+    // Each dial fails at once, and is tried again soon.
+    for _ in 0..6 {
+        drop(gone.accept().expect("it dials"));
+    }
+    peers.handle.set_servers(vec![server(3, port(&there))]);
+    let dials_of = |count| (0..count).for_each(|_| drop(there.accept().expect("it dials")));
+    // Dials that were under way before the links saw the new list.
+    dials_of(6);
+    gone.set_nonblocking(true).expect("is set");
+    while gone.accept().is_ok() {}
+    dials_of(6);
+    assert!(gone.accept().is_err(), "it is still dialled");
+    peers.sockets.stop();
+}
+
+#[test]
+fn links_stay_if_their_server_is_listed_again_in_time() {
+    let all: &[u64] = &[1, 2, 3];
+    let (peers, servers) = three_listing([all; 3], PATIENCE);
+    peers[0].wait_linked(&[2, 3]);
+    peers[1].wait_linked(&[1]);
+    peers[0].handle.set_servers(servers[..1].to_vec());
+    assert_eq!(shown_members(&peers[0]), []);
+    // Until its links end, what a server sends still comes, and it is still sent to.
+    peers[1].handle.send(MemberId(10), Channel::Log, frame(1, 5));
+    peers[1].handle.flush();
+    let (from, channel) = (MemberId(20), Channel::Log);
+    assert_eq!(peers[0].next(), PeerInput::Frame { from, channel, frame: frame(1, 5) });
+    peers[0].handle.send(MemberId(20), Channel::Log, frame(1, 6));
+    peers[0].handle.flush();
+    assert_eq!(peers[1].wait_frame().2, frame(1, 6));
+    assert_eq!(refused(&peers[0], offer(hello(2))), "server 2 is not configured here");
+    peers[0].handle.set_servers(servers.clone());
+    peers[0].handle.set_servers(servers);
+    assert_eq!(shown_members(&peers[0]), [20, 30]);
+    assert_eq!(peers[0].handle.links().len(), 8);
+    assert_eq!(peers[0].inputs.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty));
+    peers.into_iter().for_each(|it| it.sockets.stop());
+}
+
+#[test]
+fn a_link_outlives_a_change_of_addresses_and_its_successor_goes_to_the_new_ones() {
+    let (old, new) = (listener(), listener());
+    let listed = |at: &std::net::TcpListener| vec![server(1, 1), server(2, port(at))];
+    // Nobody listens at the first address: the links are made once the list names a better one.
+    let nowhere = [server(2, port(&listener()))];
+    let peers = Peers::start(hello(1), listener(), &nowhere, PeerAuth::None);
+    peers.handle.set_servers(listed(&old));
+    let (first, second) = (Stranger::accept(&old), Stranger::accept(&old));
+    peers.wait_up();
+    peers.wait_up();
+    peers.handle.set_servers(listed(&new));
+    let (cut, channel) = first;
+    assert_eq!(peers.handle.links().len(), 2);
+    drop(cut);
+    assert_eq!(peers.wait_down().channel, channel);
+    let (_third, again) = Stranger::accept(&new);
+    assert_eq!(again, channel);
+    assert_eq!(peers.wait_up().channel, channel);
+    // The other link is still the old one.
+    assert_eq!(peers.handle.links().len(), 2);
+    assert_eq!(peers.inputs.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty));
+    drop(second);
+    peers.sockets.stop();
+}
+
 /// A client that may send anything.
 struct Stranger {
     stream: std::net::TcpStream,
@@ -396,6 +535,28 @@ impl Stranger {
     /// Makes a link and keeps it alive with beats.
     fn link(&mut self, offer: Offer) {
         self.link_silently(offer);
+        self.send_beats();
+    }
+
+    /// Accepts a dial of the server without a secret, as server 2, and keeps the link alive.
+    /// Returns also its channel.
+    fn accept(at: &std::net::TcpListener) -> (Stranger, Channel) {
+        let (stream, _) = at.accept().expect("it dials");
+        stream.set_read_timeout(Some(PATIENCE)).expect("is set");
+        let frames = FrameReader::new(HANDSHAKE_FRAME_BYTES_MAX);
+        let mut accepter = Stranger { stream, frames };
+        let offer = Handshake::decode(&accepter.hear().expect("it offers"));
+        let Ok(Handshake::Offer(offer)) = offer else { panic!("{offer:?}") };
+        let (auth, process, nonce) = (AuthKind::None, 9, [9; 32]);
+        let answer = Answer { auth, process, nonce, hello: hello(2) };
+        accepter.say(&Handshake::Answer(answer, [0; 32]));
+        accepter.hear().expect("it proves");
+        accepter.say(&Handshake::Accepted);
+        accepter.send_beats();
+        (accepter, offer.channel)
+    }
+
+    fn send_beats(&self) {
         let mut stream = self.stream.try_clone().expect("has a second handle");
         let beat = FrameBatch::new(vec![frame(KIND_BEAT, 0)]).to_bytes();
         // Until one side closes the connection.

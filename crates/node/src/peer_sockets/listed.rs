@@ -1,0 +1,124 @@
+//! The list of the other servers, which may be replaced while the links run, and the rule for when
+//! the links of a server that has left the list end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, watch};
+
+use super::PeerServer;
+
+/// A server of the list. It is another value once the server's addresses change, or once the
+/// server returns to the list.
+pub(super) struct Listed {
+    /// The server, with its addresses.
+    pub server: PeerServer,
+    /// By channel: notified when the server has just linked to this one, so that a dial is likely
+    /// to succeed.
+    pub seen: Arc<[Notify; 2]>,
+}
+
+/// The listed servers by their numbers, without this server.
+pub(super) type ListedServers = BTreeMap<u64, Arc<Listed>>;
+
+/// The list of the other servers. All threads read it, and tasks of the links follow its changes.
+pub(super) struct ServerList {
+    present: watch::Sender<ListedServers>,
+}
+
+impl ServerList {
+    /// An empty list.
+    pub fn new() -> ServerList {
+        ServerList { present: watch::Sender::new(ListedServers::new()) }
+    }
+
+    /// Replaces the list, unless the new one is equal. Calls `on_change` with the new list before
+    /// another thread may read or replace it.
+    pub fn replace(
+        &self,
+        servers: impl Iterator<Item = PeerServer>,
+        on_change: impl FnOnce(&ListedServers),
+    ) {
+        self.present.send_if_modified(|present| {
+            let list = |server: PeerServer| match present.get(&server.number) {
+                Some(kept) if kept.server == server => (server.number, kept.clone()),
+                former => {
+                    let seen = former.map(|it| it.seen.clone()).unwrap_or_default();
+                    (server.number, Arc::new(Listed { server, seen }))
+                }
+            };
+            let next: ListedServers = servers.map(list).collect();
+            let is_kept = |(number, it): (&u64, &Arc<Listed>)| {
+                present.get(number).is_some_and(|of| Arc::ptr_eq(of, it))
+            };
+            if next.len() == present.len() && next.iter().all(is_kept) {
+                return false;
+            }
+            *present = next;
+            on_change(present);
+            true
+        });
+    }
+
+    /// The server of that number, if it is listed.
+    pub fn get(&self, number: u64) -> Option<Arc<Listed>> {
+        self.present.borrow().get(&number).cloned()
+    }
+
+    /// Whether a server of that number is listed.
+    pub fn has(&self, number: u64) -> bool {
+        self.present.borrow().contains_key(&number)
+    }
+
+    /// The numbers of the listed servers.
+    pub fn numbers(&self) -> Vec<u64> {
+        self.present.borrow().keys().copied().collect()
+    }
+
+    /// Follows the changes from now on.
+    pub fn subscribe(&self) -> watch::Receiver<ListedServers> {
+        self.present.subscribe()
+    }
+
+    /// Waits until the server has other addresses, or has left the list.
+    pub async fn wait_until_changed(&self, listed: &Arc<Listed>) {
+        let number = listed.server.number;
+        let is_other = |present: &ListedServers| {
+            !present.get(&number).is_some_and(|it| Arc::ptr_eq(it, listed))
+        };
+        // The sender is a part of this list, so it cannot be gone.
+        let _ = self.subscribe().wait_for(is_other).await;
+    }
+}
+
+/// When the links of servers that have left the list are to end.
+pub(super) struct Departures {
+    stay: Duration,
+    ends: BTreeMap<u64, Instant>,
+}
+
+impl Departures {
+    /// The links of a server that has left the list stay for `stay`.
+    pub fn new(stay: Duration) -> Departures {
+        Departures { stay, ends: BTreeMap::new() }
+    }
+
+    /// The servers whose links are to end now. `unlisted` are the servers that have links and are
+    /// not on the list.
+    pub fn due(&mut self, unlisted: &BTreeSet<u64>, now: Instant) -> Vec<u64> {
+        self.ends.retain(|number, _| unlisted.contains(number));
+        for number in unlisted {
+            self.ends.entry(*number).or_insert(now + self.stay);
+        }
+        self.ends.extract_if(.., |_, end| *end <= now).map(|(number, _)| number).collect()
+    }
+
+    /// When [`Departures::due`] has to be called again, even if the list does not change.
+    pub fn next_end(&self) -> Option<Instant> {
+        self.ends.values().min().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests;
