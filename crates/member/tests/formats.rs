@@ -22,6 +22,7 @@ const MESSAGES: &[u8] = include_bytes!("fixtures/messages-v1.bin");
 const MESSAGES_OF_LEVEL_2: &[u8] = include_bytes!("fixtures/messages-level-2-v1.bin");
 const HELLOS: &[u8] = include_bytes!("fixtures/hellos-v1.bin");
 const HELLOS_WITH_URLS: &[u8] = include_bytes!("fixtures/hellos-with-urls-v1.bin");
+const HELLOS_WITH_NAMES: &[u8] = include_bytes!("fixtures/hellos-with-names-v1.bin");
 
 const FROM: MemberId = MemberId(0x1111_2222_3333_4444);
 const BOOT: BootId = BootId(0x0000_0003_89ab_cdef);
@@ -110,6 +111,13 @@ fn hellos_with_urls() -> Vec<Hello> {
     hellos().into_iter().map(|hello| hello.with_client_urls(urls.clone())).collect()
 }
 
+/// Hellos of a version that includes the URLs for other servers, and the name.
+fn hellos_with_names() -> Vec<Hello> {
+    let urls = ["http://10.0.0.1:2380".to_string(), "https://h:2380".to_string()];
+    let named = |hello: Hello| hello.with_peer_urls(urls.to_vec(), "infra 1".to_string());
+    hellos_with_urls().into_iter().map(|hello| named(hello).expect("there is room")).collect()
+}
+
 fn encoded(hellos: &[Hello]) -> Vec<u8> {
     let mut out = Vec::new();
     hellos.iter().for_each(|hello| hello.encode(&mut out));
@@ -135,7 +143,11 @@ fn messages_of_version_1_are_read_and_are_written_with_the_same_bytes() {
 
 #[test]
 fn hellos_of_version_1_are_read_and_are_written_with_the_same_bytes() {
-    for (bytes, hellos) in [(HELLOS, hellos()), (HELLOS_WITH_URLS, hellos_with_urls())] {
+    for (bytes, hellos) in [
+        (HELLOS, hellos()),
+        (HELLOS_WITH_URLS, hellos_with_urls()),
+        (HELLOS_WITH_NAMES, hellos_with_names()),
+    ] {
         let mut reader = Reader::new(bytes);
         for hello in &hellos {
             assert_eq!(Hello::decode(&mut reader).as_ref(), Ok(hello));
@@ -162,4 +174,5 @@ fn fixtures_are_written_only_when_asked_for() {
     write("messages-level-2-v1.bin", &encoded_messages(messages_of_level_2()));
     write("hellos-v1.bin", &encoded(&hellos()));
     write("hellos-with-urls-v1.bin", &encoded(&hellos_with_urls()));
+    write("hellos-with-names-v1.bin", &encoded(&hellos_with_names()));
 }

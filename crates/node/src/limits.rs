@@ -47,8 +47,9 @@ const _: () = assert!(QUIET_MAIL_MAX < MAIL_MAX);
 /// that arrives after the last turn is left to Loop's own thread.
 pub const LOOP_TURNS_MAX: usize = 4;
 
-/// Largest body of a frame of the handshake, in bytes.
-pub const HANDSHAKE_FRAME_BYTES_MAX: usize = 4 * 1024;
+/// Largest body of a frame of the handshake, in bytes. Builds that do not know the peer URLs in a
+/// hello take half of it; a hello without them fits.
+pub const HANDSHAKE_FRAME_BYTES_MAX: usize = 8 * 1024;
 
 /// Longest reason in a refusal, in bytes.
 pub const REFUSAL_BYTES_MAX: usize = 1024;

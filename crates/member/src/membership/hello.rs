@@ -14,7 +14,9 @@ use storage::codec::{DecodeError, Reader, put_u64_list};
 use storage::datadir::{Acceptor, Birth};
 use thiserror::Error;
 
-use crate::membership::limits::{CLIENT_URL_BYTES_MAX, CLIENT_URLS_MAX, VOTERS_MAX};
+use crate::membership::limits::{
+    CLIENT_URL_BYTES_MAX, CLIENT_URLS_MAX, NAME_BYTES_MAX, VOTERS_MAX,
+};
 
 /// A range of versions that a server knows, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +148,8 @@ pub enum Incompatibility {
 /// A server's description of itself, sent to the other end of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The server's number in the configuration (`server.N`).
+    /// The server's number in the list of servers (`server.N`); 0 if the server does not know its
+    /// number yet, and asks for it.
     pub server: u64,
     /// The member id of the server's directory.
     pub member: MemberId,
@@ -162,6 +165,10 @@ pub struct Hello {
     pub level: Option<StatedLevel>,
     /// The URLs at which etcd's clients reach the server; empty if it names none.
     pub client_urls: Vec<String>,
+    /// The URLs at which the other servers reach the server; empty if it names none.
+    pub peer_urls: Vec<String>,
+    /// The server's name, as etcd's clients see it; empty if it says none.
+    pub name: String,
     /// The promise and the accepted birth that the directory has on disk; `None` if the server does
     /// not take part in an agreement on the birth.
     pub acceptor: Option<Acceptor>,
@@ -184,7 +191,9 @@ const TAG_LEVEL_MAX: u16 = 7;
 const TAG_LEVEL: u16 = 8;
 const TAG_PROGRAM: u16 = 9;
 const TAG_CLIENT_URLS: u16 = 10;
-// 11 to 14 are reserved for changes of the members.
+const TAG_PEER_URLS: u16 = 11;
+const TAG_NAME: u16 = 12;
+// 13 and 14 are reserved for changes of the members.
 const TAG_ACCEPTOR: u16 = 15;
 
 /// The most fields that a hello may have.
@@ -202,6 +211,8 @@ impl Hello {
             known,
             level: None,
             client_urls: Vec::new(),
+            peer_urls: Vec::new(),
+            name: String::new(),
             acceptor: None,
             unknown: Vec::new(),
         }
@@ -216,6 +227,14 @@ impl Hello {
     /// [`CLIENT_URLS_MAX`] of them.
     pub fn with_client_urls(self, client_urls: Vec<String>) -> Hello {
         Hello { client_urls, ..self }
+    }
+
+    /// This hello with the URLs at which the other servers reach the server, and with its name.
+    /// `None` if a hello has no room for them, or if logs could not show them.
+    pub fn with_peer_urls(self, peer_urls: Vec<String>, name: String) -> Option<Hello> {
+        let is_good = |url: &String| check_url(url.as_bytes()).is_ok();
+        let has_room = peer_urls.len() <= CLIENT_URLS_MAX && peer_urls.iter().all(is_good);
+        (has_room && is_name(&name)).then_some(Hello { peer_urls, name, ..self })
     }
 
     /// This hello after the directory is born and was started, with the level of its state.
@@ -277,6 +296,13 @@ impl Hello {
         if !self.client_urls.is_empty() {
             fields.push((TAG_CLIENT_URLS, encoded_urls(&self.client_urls)));
         }
+        if !self.peer_urls.is_empty() {
+            fields.push((TAG_PEER_URLS, encoded_urls(&self.peer_urls)));
+        }
+        if !self.name.is_empty() {
+            assert!(self.name.len() <= NAME_BYTES_MAX, "a longer name than the limit");
+            fields.push((TAG_NAME, self.name.as_bytes().to_vec()));
+        }
         if let Some(acceptor) = &self.acceptor {
             let voters = acceptor.accepted.iter().map(|(_, birth)| birth.voters.len());
             assert!(voters.sum::<usize>() <= VOTERS_MAX, "more voters than the limit");
@@ -301,30 +327,7 @@ impl Hello {
     /// # Errors
     /// The bytes are not a hello, or a needed field is missing or unknown here.
     pub fn decode(reader: &mut Reader) -> Result<Hello, DecodeError> {
-        let count = reader.u16()?;
-        if count > FIELDS_MAX {
-            return Err(reader.bad("too many fields"));
-        }
-        let mut known = [None; TAG_ACCEPTOR as usize + 1];
-        let mut unknown = Vec::new();
-        let mut last = 0;
-        for _ in 0..count {
-            let (tag, length) = (reader.u16()?, reader.u16()?);
-            if tag & !NEEDED <= last {
-                return Err(reader.bad("the fields are not ascending"));
-            }
-            last = tag & !NEEDED;
-            let bytes = reader.take(usize::from(length))?;
-            match known.get_mut(usize::from(tag)) {
-                Some(place) if tag <= TAG_CLIENT_URLS || tag == TAG_ACCEPTOR => {
-                    *place = Some(bytes);
-                }
-                _ if tag & NEEDED != 0 => {
-                    return Err(reader.bad("a needed field is not known to this version"));
-                }
-                _ => unknown.push((tag, bytes.to_vec())),
-            }
-        }
+        let (known, unknown) = split_fields(reader)?;
         let field = |tag: u16| -> Result<Reader<'_>, DecodeError> {
             let bytes = known[usize::from(tag)];
             Ok(Reader::new(bytes.ok_or_else(|| reader.bad("a needed field is missing"))?))
@@ -342,9 +345,13 @@ impl Hello {
             Some(bytes) => decode_version(&mut Reader::new(bytes))?,
             None => String::new(),
         };
-        let client_urls = match known[usize::from(TAG_CLIENT_URLS)] {
-            Some(bytes) => decode_urls(&mut Reader::new(bytes))?,
-            None => Vec::new(),
+        let urls = |tag: u16| match known[usize::from(tag)] {
+            Some(bytes) => decode_urls(&mut Reader::new(bytes)),
+            None => Ok(Vec::new()),
+        };
+        let name = match known[usize::from(TAG_NAME)] {
+            Some(bytes) => decode_name(&mut Reader::new(bytes))?,
+            None => String::new(),
         };
         let acceptor = match known[usize::from(TAG_ACCEPTOR)] {
             Some(bytes) => Some(Acceptor::decode(&mut Reader::new(bytes), VOTERS_MAX)?),
@@ -362,11 +369,44 @@ impl Hello {
                 program,
             },
             level,
-            client_urls,
+            client_urls: urls(TAG_CLIENT_URLS)?,
+            peer_urls: urls(TAG_PEER_URLS)?,
+            name,
             acceptor,
             unknown,
         })
     }
+}
+
+/// The bytes of each known field by its tag, and the fields that this build does not know.
+type SplitFields<'a> = ([Option<&'a [u8]>; TAG_ACCEPTOR as usize + 1], Vec<(u16, Vec<u8>)>);
+
+fn split_fields<'a>(reader: &mut Reader<'a>) -> Result<SplitFields<'a>, DecodeError> {
+    let count = reader.u16()?;
+    if count > FIELDS_MAX {
+        return Err(reader.bad("too many fields"));
+    }
+    let mut known = [None; TAG_ACCEPTOR as usize + 1];
+    let mut unknown = Vec::new();
+    let mut last = 0;
+    for _ in 0..count {
+        let (tag, length) = (reader.u16()?, reader.u16()?);
+        if tag & !NEEDED <= last {
+            return Err(reader.bad("the fields are not ascending"));
+        }
+        last = tag & !NEEDED;
+        let bytes = reader.take(usize::from(length))?;
+        match known.get_mut(usize::from(tag)) {
+            Some(place) if tag <= TAG_NAME || tag == TAG_ACCEPTOR => {
+                *place = Some(bytes);
+            }
+            _ if tag & NEEDED != 0 => {
+                return Err(reader.bad("a needed field is not known to this version"));
+            }
+            _ => unknown.push((tag, bytes.to_vec())),
+        }
+    }
+    Ok((known, unknown))
 }
 
 /// Encodes the URLs one after the other, each behind its length in 2 bytes.
@@ -386,19 +426,40 @@ fn decode_urls(reader: &mut Reader<'_>) -> Result<Vec<String>, DecodeError> {
     let mut urls = Vec::new();
     while reader.remaining() > 0 {
         let bytes = usize::from(reader.u16()?);
-        if urls.len() == CLIENT_URLS_MAX || bytes == 0 || bytes > CLIENT_URL_BYTES_MAX {
-            return Err(reader.bad("URLs of clients are too many, too long, or empty"));
+        if urls.len() == CLIENT_URLS_MAX {
+            return Err(reader.bad("URLs are too many"));
         }
-        let is_visible = |byte: &u8| byte.is_ascii_graphic();
         let url = reader.take(bytes)?;
-        if !url.iter().all(is_visible) {
-            return Err(reader.bad("a URL is not visible ASCII"));
-        }
+        check_url(url).map_err(|why| reader.bad(why))?;
         urls.push(String::from_utf8_lossy(url).into_owned());
     }
     match urls.is_empty() {
-        true => Err(reader.bad("URLs of clients are none")),
+        true => Err(reader.bad("URLs are none")),
         false => Ok(urls),
+    }
+}
+
+/// Checks a URL of a hello: logs show it.
+fn check_url(url: &[u8]) -> Result<(), &'static str> {
+    if url.is_empty() || url.len() > CLIENT_URL_BYTES_MAX {
+        return Err("a URL is empty or too long");
+    }
+    match url.iter().all(u8::is_ascii_graphic) {
+        true => Ok(()),
+        false => Err("a URL is not visible ASCII"),
+    }
+}
+
+/// Whether this may be the name of a server in a hello, or that it says none.
+fn is_name(name: &str) -> bool {
+    name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control)
+}
+
+/// Reads the remaining bytes as the name of a server.
+fn decode_name(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
+    match core::str::from_utf8(reader.take(reader.remaining())?) {
+        Ok(name) if !name.is_empty() && is_name(name) => Ok(name.to_string()),
+        _ => Err(reader.bad("the name of the server is none")),
     }
 }
 

@@ -23,12 +23,16 @@ pub const AGREEMENT_INTERVAL_MS: u64 = 100;
 /// more is refused.
 pub const VOTERS_MAX: usize = replica::limits::MEMBERS_MAX;
 
-/// Maximum number of URLs for etcd's clients in a hello. A configuration with more is refused.
+/// Maximum number of URLs for etcd's clients in a hello. A configuration with more is refused. The
+/// maximum number of URLs for other servers is the same.
 pub const CLIENT_URLS_MAX: usize = 8;
 
-/// Maximum bytes of a URL for etcd's clients: a scheme, a DNS name and a port.
+/// Maximum bytes of a URL in a hello: a scheme, a DNS name and a port.
 pub const CLIENT_URL_BYTES_MAX: usize = 300;
+
+/// Maximum bytes of a server's name in a hello: as much as a DNS name, which etcd's names often are.
+pub const NAME_BYTES_MAX: usize = 255;
 
 /// Maximum bytes of a hello.
 pub const HELLO_BYTES_MAX: usize =
-    64 + 2 * 8 * VOTERS_MAX + CLIENT_URLS_MAX * (2 + CLIENT_URL_BYTES_MAX);
+    64 + 2 * 8 * VOTERS_MAX + 2 * CLIENT_URLS_MAX * (2 + CLIENT_URL_BYTES_MAX) + NAME_BYTES_MAX;

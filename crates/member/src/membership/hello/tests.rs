@@ -14,7 +14,7 @@ fn born() -> Hello {
 
 /// A hello that a later version of the program might send.
 fn later() -> Hello {
-    let unknown = vec![(11, vec![]), (40, b"anything".to_vec())];
+    let unknown = vec![(13, vec![]), (40, b"anything".to_vec())];
     let level_max = Level::from_number(12).unwrap();
     let program = "3.1.0-rc.1".to_string();
     let known = Known { messages: VersionRange { min: 1, max: 9 }, level_max, program };
@@ -45,7 +45,12 @@ fn what_was_said_is_what_is_heard() {
     let most = |count| (1..=count as u64).collect::<Vec<_>>();
     let birth = Some(Birth { cluster_id: 0, voters: most(VOTERS_MAX) });
     let urls = vec!["u".repeat(CLIENT_URL_BYTES_MAX); CLIENT_URLS_MAX];
-    let largest = Hello { servers: most(VOTERS_MAX), birth, ..born() }.with_client_urls(urls);
+    let largest = Hello { servers: most(VOTERS_MAX), birth, ..born() };
+    let largest = largest.with_client_urls(urls.clone()).with_peer_urls(urls, "n".repeat(255));
+    let largest = largest.expect("there is room");
+    let asking = Hello { server: 0, ..unborn() };
+    let asking = asking.with_peer_urls(vec!["http://h:2380".to_string()], "é b".to_string());
+    let asking = asking.expect("there is room");
     let told = born().with_client_urls(vec!["http://[::1]:2379".to_string()]);
     let promised = Ballot { round: 3, member: 9 };
     let first = Ballot { round: 2, member: 7 };
@@ -53,7 +58,7 @@ fn what_was_said_is_what_is_heard() {
     let accepted = Acceptor { promised, accepted: Some((first, birth)) };
     let attending = unborn().agreeing(Acceptor::default());
     let agreeing = Hello { unknown: later().unknown, ..unborn().agreeing(accepted) };
-    for hello in [unborn(), born(), later(), told, largest, attending, agreeing] {
+    for hello in [unborn(), born(), later(), told, largest, asking, attending, agreeing] {
         let bytes = bytes(&hello);
         assert!(bytes.len() <= HELLO_BYTES_MAX + 64, "{} bytes", bytes.len());
         assert_eq!(read(&bytes), Ok(hello));
@@ -69,7 +74,7 @@ fn urls_are_few_short_and_visible() {
     assert_eq!(read(&[3, 0, b'a', b':', b'1']), Ok(vec!["a:1".to_string()]));
     for (bytes, what) in [
         (vec![], "none"),
-        (vec![0, 0], "too many"),
+        (vec![0, 0], "empty"),
         (vec![2, 0, b'a'], ""),
         (vec![1, 0, b' '], "visible"),
         (vec![1, 0, 0xff], "visible"),
@@ -78,6 +83,39 @@ fn urls_are_few_short_and_visible() {
     ] {
         let refused = read(&bytes).expect_err("it is refused");
         assert!(refused.contains(what), "{refused}");
+    }
+}
+
+#[test]
+fn a_name_is_short_and_visible() {
+    let with = |name: &[u8]| {
+        let mut fields = fields(&born());
+        fields.push((TAG_NAME, name.to_vec()));
+        read(&of_fields(&fields)).map(|hello| hello.name)
+    };
+    for good in ["a", "m\u{fc}nchen 1", &"n".repeat(NAME_BYTES_MAX)] {
+        assert_eq!(with(good.as_bytes()), Ok(good.to_string()));
+    }
+    for bad in [&b""[..], b"a\nb", "a\u{85}".as_bytes(), b"\xff", &[b'n'; NAME_BYTES_MAX + 1]] {
+        let refused = with(bad).expect_err("it is refused").to_string();
+        assert!(refused.contains("the name of the server"), "{refused}");
+    }
+}
+
+#[test]
+fn a_server_says_no_urls_and_no_name_that_are_refused() {
+    let may_say = |urls: &[&str], name: &str| {
+        let urls = urls.iter().map(|url| url.to_string()).collect();
+        unborn().with_peer_urls(urls, name.to_string()).is_some()
+    };
+    assert!(may_say(&["http://h:2380"], ""));
+    assert!(may_say(&["u"; CLIENT_URLS_MAX], "n"));
+    assert!(!may_say(&["u"; CLIENT_URLS_MAX + 1], "n"));
+    for url in ["", "a b", "http://\u{e9}", &"u".repeat(CLIENT_URL_BYTES_MAX + 1)] {
+        assert!(!may_say(&[url], "n"), "{url}");
+    }
+    for name in ["a\n", &"n".repeat(NAME_BYTES_MAX + 1)] {
+        assert!(!may_say(&["u"], name), "{name}");
     }
 }
 
@@ -177,9 +215,9 @@ fn each_field_is_there_once_and_whole() {
 #[test]
 fn a_field_of_a_later_version_is_kept_unless_it_is_needed() {
     let mut fields = fields(&born());
-    fields.push((11, b"what".to_vec()));
+    fields.push((13, b"what".to_vec()));
     let heard = read(&of_fields(&fields)).expect("it is read");
-    assert_eq!(heard.unknown, [(11, b"what".to_vec())]);
+    assert_eq!(heard.unknown, [(13, b"what".to_vec())]);
     assert_eq!(bytes(&heard), of_fields(&fields), "a proof covers what was said");
     fields.last_mut().unwrap().0 |= NEEDED;
     refused(&of_fields(&fields), "a needed field is not known to this version");
