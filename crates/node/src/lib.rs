@@ -13,6 +13,7 @@
 
 mod ack_latency;
 mod cluster;
+mod discovery;
 mod images;
 pub mod limits;
 mod metrics;
@@ -27,11 +28,12 @@ mod start_board;
 mod threads;
 
 pub use cluster::ClusterConfig;
+pub use discovery::{DiscoverError, Discovery, discover};
 pub use images::{NotInstalled, TakenSnapshot, Upload};
 pub use metrics::{
     MonitorHandle, NodeMetrics, ReplicaFacts, Startup, TimeBuckets, WRITE_BOUNDS_US,
 };
-pub use peer_hello::Channel;
+pub use peer_hello::{Channel, Discovered};
 pub use peer_sockets::{
     Link, LinkStatus, NamesHost, PeerAddress, PeerAuth, PeerConfig, PeerHandle, PeerInput,
     PeerSecret, PeerServer, PeerSockets, PeerTls,

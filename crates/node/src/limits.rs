@@ -51,6 +51,11 @@ pub const LOOP_TURNS_MAX: usize = 4;
 /// hello take half of it; a hello without them fits.
 pub const HANDSHAKE_FRAME_BYTES_MAX: usize = 8 * 1024;
 
+/// Largest message that tells a server its number, in bytes: 32 servers with eight URLs of 1 KiB
+/// each. Only a server that has asked for its number takes as much. It is refused if its answer
+/// would be larger.
+pub const YOU_ARE_BYTES_MAX: usize = 256 * 1024;
+
 /// Longest reason in a refusal, in bytes.
 pub const REFUSAL_BYTES_MAX: usize = 1024;
 

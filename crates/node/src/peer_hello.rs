@@ -13,6 +13,9 @@
 //!           <-  Accepted
 //! ```
 //!
+//! A server that does not know its number yet offers itself as server 0 with its peer URLs, and
+//! wants server 0, which means any. It gets YouAre in place of Accepted, and no link.
+//!
 //! Instead of the message that the other side waits for, a side may send Refused with a reason, and
 //! close. The first four messages agree on a key (`peer_key`), so that neither side tells who it is
 //! before the other has shown that it knows the secret. A proof is an HMAC-SHA256 over the offer
@@ -26,11 +29,13 @@
 //!
 //! Byte layouts: `docs/formats.md`, "Handshake".
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
 use machine::Level;
+use machine::limits::{LISTED_SERVERS_MAX, SERVER_TEXT_BYTES_MAX, SERVER_URLS_MAX};
 use member::Hello;
 use member::membership::hello::Incompatibility;
 use member::peer::PeerFrame;
@@ -38,7 +43,7 @@ use sha2::Sha256;
 use storage::codec::{DecodeError, Reader};
 use thiserror::Error;
 
-use crate::limits::REFUSAL_BYTES_MAX;
+use crate::limits::{REFUSAL_BYTES_MAX, YOU_ARE_BYTES_MAX};
 use crate::peer_frame::FrameError;
 use crate::peer_key::{Confirmation, Share};
 
@@ -51,6 +56,11 @@ const KIND_REFUSED: u8 = 5;
 const KIND_BEGIN: u8 = 6;
 const KIND_REPLY: u8 = 7;
 const KIND_CONFIRM: u8 = 8;
+const KIND_YOU_ARE: u8 = 9;
+
+/// The number that a server states before it knows its own, and the one that it wants to reach if
+/// any server will do.
+pub const NO_NUMBER: u64 = 0;
 
 const NONCE_BYTES: usize = 32;
 const PROOF_BYTES: usize = 32;
@@ -92,6 +102,14 @@ pub struct Offer {
     pub hello: Hello,
 }
 
+impl Offer {
+    /// Whether the dialler asks for its number, and wants no link.
+    pub fn asks_number(&self) -> bool {
+        let has_none = self.hello.server == NO_NUMBER && self.wanted == NO_NUMBER;
+        has_none && !self.hello.peer_urls.is_empty()
+    }
+}
+
 /// The accepter's first message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -103,6 +121,32 @@ pub struct Answer {
 
 /// A MAC that proves that its sender has the key; zeros if the servers share no secret.
 pub type Proof = [u8; PROOF_BYTES];
+
+/// The answer to a server that asks for its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discovered {
+    /// The number of the server that asks.
+    pub number: u64,
+    /// The id of the ensemble.
+    pub cluster_id: u128,
+    /// All listed servers by number, each with its peer URLs.
+    pub servers: BTreeMap<u64, Vec<String>>,
+}
+
+impl Discovered {
+    /// Whether the list is within the bounds of a message.
+    pub fn may_be_told(&self) -> bool {
+        let is_good = |url: &String| is_shown(url) && url.len() <= SERVER_TEXT_BYTES_MAX;
+        let are_good =
+            |urls: &Vec<String>| urls.len() <= SERVER_URLS_MAX && urls.iter().all(is_good);
+        let bytes_of = |urls: &Vec<String>| urls.iter().map(|url| 2 + url.len()).sum::<usize>();
+        let bytes: usize = self.servers.values().map(|urls| 10 + bytes_of(urls)).sum();
+        self.servers.contains_key(&self.number)
+            && self.servers.len() <= LISTED_SERVERS_MAX
+            && self.servers.values().all(are_good)
+            && 26 + bytes <= YOU_ARE_BYTES_MAX
+    }
+}
 
 /// A message of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +162,8 @@ pub enum Handshake {
     Reply(Share),
     /// Shows that the sender has the key.
     Confirm(Confirmation),
+    /// Tells a dialler its number. The connection is closed then.
+    YouAre(Discovered),
 }
 
 /// Why a link is refused. The text is sent to the other side, and is for the logs of both.
@@ -147,6 +193,10 @@ pub enum Refusal {
     Certificate(u64),
     #[error("it wants server {wanted}, and this is server {own}: check the addresses of both")]
     WrongServer { wanted: u64, own: u64 },
+    #[error("PeerURLs: no match found for existing member")]
+    NoMatch,
+    #[error("the list of servers is too long to be told")]
+    ListTooLong,
     #[error("it says that it is server {0}, and so is this server")]
     OwnNumber(u64),
     #[error("server {0} is not configured here")]
@@ -211,6 +261,10 @@ impl Handshake {
                 out.extend_from_slice(confirmation);
                 KIND_CONFIRM
             }
+            Handshake::YouAre(discovered) => {
+                encode_discovered(discovered, &mut out);
+                KIND_YOU_ARE
+            }
         };
         PeerFrame { kind, body: Bytes::from(out) }
     }
@@ -241,6 +295,7 @@ impl Handshake {
             KIND_BEGIN => Handshake::Begin(array(&mut reader)?),
             KIND_REPLY => Handshake::Reply(array(&mut reader)?),
             KIND_CONFIRM => Handshake::Confirm(array(&mut reader)?),
+            KIND_YOU_ARE => Handshake::YouAre(decode_discovered(&mut reader)?),
             _ => return Err(Refusal::OutOfTurn),
         };
         reader.finish()?;
@@ -310,6 +365,63 @@ fn decode_answer(reader: &mut Reader) -> Result<Answer, DecodeError> {
     Ok(Answer { auth, process, nonce, hello: Hello::decode(reader)? })
 }
 
+fn encode_discovered(discovered: &Discovered, out: &mut Vec<u8>) {
+    assert!(discovered.may_be_told(), "a longer list than the limit");
+    out.extend_from_slice(&discovered.number.to_le_bytes());
+    out.extend_from_slice(&discovered.cluster_id.to_le_bytes());
+    out.extend_from_slice(&(discovered.servers.len() as u16).to_le_bytes());
+    for (number, urls) in &discovered.servers {
+        out.extend_from_slice(&number.to_le_bytes());
+        out.extend_from_slice(&(urls.len() as u16).to_le_bytes());
+        for url in urls {
+            out.extend_from_slice(&(url.len() as u16).to_le_bytes());
+            out.extend_from_slice(url.as_bytes());
+        }
+    }
+}
+
+fn decode_discovered(reader: &mut Reader) -> Result<Discovered, DecodeError> {
+    let (number, cluster_id, count) = (reader.u64()?, reader.u128()?, reader.u16()?);
+    if usize::from(count) > LISTED_SERVERS_MAX {
+        return Err(reader.bad("too many servers"));
+    }
+    let mut servers = BTreeMap::new();
+    for _ in 0..count {
+        let server = reader.u64()?;
+        if servers.last_key_value().is_some_and(|(last, _)| *last >= server) {
+            return Err(reader.bad("the servers are not ascending"));
+        }
+        servers.insert(server, decode_urls(reader)?);
+    }
+    match servers.contains_key(&number) {
+        true => Ok(Discovered { number, cluster_id, servers }),
+        false => Err(reader.bad("the server is not among the servers")),
+    }
+}
+
+fn decode_urls(reader: &mut Reader) -> Result<Vec<String>, DecodeError> {
+    let count = usize::from(reader.u16()?);
+    if count > SERVER_URLS_MAX {
+        return Err(reader.bad("too many URLs"));
+    }
+    let mut urls = Vec::new();
+    for _ in 0..count {
+        let bytes = usize::from(reader.u16()?);
+        match core::str::from_utf8(reader.take(bytes)?) {
+            Ok(url) if bytes <= SERVER_TEXT_BYTES_MAX && is_shown(url) => {
+                urls.push(url.to_string());
+            }
+            _ => return Err(reader.bad("a URL is empty, too long, or not visible")),
+        }
+    }
+    Ok(urls)
+}
+
+/// Whether a log can show the text.
+fn is_shown(text: &str) -> bool {
+    !text.is_empty() && !text.chars().any(char::is_control)
+}
+
 /// The first messages of both sides, which the proofs cover.
 #[derive(Clone, Debug)]
 pub struct Transcript {
@@ -373,6 +485,15 @@ pub fn check_peer(own: &Hello, numbers: &[u64], other: &Hello) -> Result<(), Ref
     if !numbers.contains(&other.server) {
         return Err(Refusal::Incompatibility(other.server));
     }
+    check_directory(own, other)
+}
+
+/// Checks all that does not depend on the number of the other side: whether the two directories may
+/// belong to one ensemble, and the two builds understand each other.
+///
+/// # Errors
+/// Why the other side must be refused.
+pub fn check_directory(own: &Hello, other: &Hello) -> Result<(), Refusal> {
     if other.member == own.member {
         return Err(Refusal::CopiedDirectory(own.server));
     }

@@ -41,6 +41,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::time::{timeout, timeout_at};
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::limits::{
@@ -50,10 +51,11 @@ use crate::limits::{
     PEER_WRITE_FRAMES_MAX, REDIAL_MAX, REDIAL_MIN,
 };
 use crate::peer_frame::{FrameBatch, FrameReader};
-use crate::peer_hello::{Channel, Peer, Refusal};
+use crate::peer_hello::{Channel, Handshake, Peer, Refusal};
 use crate::peer_key::SharedNumber;
 use crate::peer_traffic::{PeerTraffic, Traffic};
-use handshake::{Dialler, Exchanges, HandshakeStream, Prover, WrongSecrets};
+pub(crate) use handshake::Prover;
+use handshake::{Dialler, Exchanges, HandshakeStream, Met, WrongSecrets};
 use listed::{Departures, Listed, ServerList};
 
 /// The kind of a beat, which only shows that its sender is alive. `member` has no kind 0.
@@ -64,8 +66,12 @@ const KIND_BEAT: u8 = 0;
 pub struct PeerServer {
     /// The server's number.
     pub number: u64,
-    /// The server's addresses, tried in turn.
+    /// The server's addresses, tried in turn. With TLS a certificate of the server is for the host
+    /// of one of them.
     pub addresses: Vec<PeerAddress>,
+    /// The server's peer URLs, as the list of servers states them. A server that does not know its
+    /// number is found by them.
+    pub peer_urls: Vec<String>,
 }
 
 /// An address of a server. It is resolved at each dial, since the IP address of a name may change.
@@ -202,7 +208,7 @@ pub struct PeerHandle {
 
 /// Why a link could not be made.
 #[derive(Debug, Error)]
-enum Trouble {
+pub(crate) enum Trouble {
     /// This side refuses the link, and tells the other side why.
     #[error("it is refused: {0}")]
     Refused(#[from] Refusal),
@@ -326,7 +332,7 @@ impl PeerSockets {
         let PeerConfig { servers, departed_links_stay, listeners, auth, secret, .. } = config;
         let PeerConfig { connect_timeout, keep_alive, .. } = config;
         let links = Links {
-            list: ServerList::new(),
+            list: ServerList::new(hello.server),
             departed_links_stay,
             prover: Prover::new(auth, secret),
             connect_timeout,
@@ -872,9 +878,7 @@ impl Links {
     }
 
     fn set_servers(&self, servers: Vec<PeerServer>) {
-        let own = self.hello.borrow().server;
-        let others = servers.into_iter().filter(|server| server.number != own);
-        self.list.replace(others, |list| self.traffic.set_servers(list.keys().copied()));
+        self.list.replace(servers, |others| self.traffic.set_servers(others));
         // A server that is listed again may have its links still.
         for it in self.open.lock().iter().filter(|it| it.is_up) {
             self.traffic.note(it.link.hello.member, it.link.hello.server);
@@ -949,7 +953,12 @@ impl Links {
         let mut talk = HandshakeStream::new(stream);
         let own = hello.borrow().clone();
         match turn.limit(self.handshake_with_dialler(&mut talk, &own, &dialler)).await {
-            Ok(open) => {
+            Ok(Met::Asks(discovered)) => {
+                tracing::debug!("links: {} is server {}", dialler.from, discovered.number);
+                talk.end_with(&Handshake::YouAre(discovered)).await;
+                Ok(())
+            }
+            Ok(Met::Linked(open)) => {
                 drop(turn);
                 let HandshakeStream { stream, frames } = talk;
                 self.run(split(stream), frames, open, hello).await;
@@ -988,8 +997,9 @@ impl Links {
         version: HandshakeVersion,
     ) -> Result<(), Trouble> {
         let server = &listed.server;
+        let (timeout, keep_alive) = (self.connect_timeout, self.keep_alive);
         let (stream, host) = tokio::select! {
-            connected = connect(server, self.connect_timeout, self.keep_alive) => connected?,
+            connected = connect(&server.addresses, timeout, keep_alive) => connected?,
             // These addresses are no longer those of a listed server.
             () = self.list.wait_until_changed(listed) => return Ok(()),
         };
@@ -997,11 +1007,7 @@ impl Links {
         let wanted = (server.number, version);
         match &self.prover.auth {
             PeerAuth::Tls(tls) => {
-                let name = ServerName::try_from(host.to_string());
-                let name = name.map_err(|error| Trouble::Tls(io::Error::other(error)))?;
-                let connected = TlsConnector::from(tls().client).connect(name, stream);
-                let stream = timeout(HANDSHAKE_LIMIT, connected).await;
-                let stream = stream.map_err(|_| Trouble::Slow)?.map_err(Trouble::Tls)?;
+                let stream = connect_tls(tls(), host, stream).await?;
                 self.dial_on(stream, split_any, wanted, channel, hello).await
             }
             _ => self.dial_on(stream, split_plain, wanted, channel, hello).await,
@@ -1290,20 +1296,31 @@ async fn write_frames<W: AsyncWrite + Unpin>(
     write.flush().await
 }
 
+/// Begins TLS on a connection to that host.
+pub(crate) async fn connect_tls(
+    tls: PeerTls,
+    host: &str,
+    stream: TcpStream,
+) -> Result<TlsStream<TcpStream>, Trouble> {
+    let name = ServerName::try_from(host.to_string());
+    let name = name.map_err(|error| Trouble::Tls(io::Error::other(error)))?;
+    let connected = TlsConnector::from(tls.client).connect(name, stream);
+    let connected = timeout(HANDSHAKE_LIMIT, connected).await;
+    connected.map_err(|_| Trouble::Slow)?.map_err(Trouble::Tls)
+}
+
 /// Connects to the first address of a server that answers in time. Returns also the host of that
 /// address. Each address may take an equal share of the time that is left, so that a silent address
 /// leaves time for the next.
-async fn connect(
-    server: &PeerServer,
+pub(crate) async fn connect(
+    addresses: &[PeerAddress],
     limit: Duration,
     keep_alive: bool,
 ) -> Result<(TcpStream, &str), Trouble> {
-    let names = server.addresses.iter().map(|it| format!("{}:{}", it.host, it.port));
-    let names = names.collect::<Vec<_>>().join(", ");
     let deadline = tokio::time::Instant::now() + limit;
     let mut failure = io::Error::from(io::ErrorKind::NotFound);
     let mut candidates = Vec::new();
-    for PeerAddress { host, port } in &server.addresses {
+    for PeerAddress { host, port } in addresses {
         match timeout_at(deadline, tokio::net::lookup_host((host.as_str(), *port))).await {
             Ok(Ok(found)) => candidates.extend(found.map(|address| (address, host.as_str()))),
             Ok(Err(error)) => failure = error,
@@ -1320,7 +1337,13 @@ async fn connect(
             Err(_) => failure = io::ErrorKind::TimedOut.into(),
         }
     }
-    Err(Trouble::Unreachable(names, failure))
+    Err(Trouble::Unreachable(names(addresses), failure))
+}
+
+/// The addresses of a server, for people.
+pub(crate) fn names(addresses: &[PeerAddress]) -> String {
+    let names = addresses.iter().map(|it| format!("{}:{}", it.host, it.port));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 async fn connect_to(address: SocketAddr, keep_alive: bool) -> io::Result<TcpStream> {

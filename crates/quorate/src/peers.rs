@@ -22,9 +22,13 @@ pub fn prepare(
     cluster: &ClusterConfig,
     board: Arc<StartBoard>,
 ) -> anyhow::Result<(node::ClusterConfig, Option<Arc<PeerStores>>)> {
-    let servers = cluster.servers.iter().map(|(number, server)| node::PeerServer {
-        number: u64::from(*number),
-        addresses: vec![node::PeerAddress { host: server.host.clone(), port: server.peer_port }],
+    let mut listed = cluster.server_list().servers;
+    let servers = cluster.servers.iter().map(|(number, server)| {
+        let number = u64::from(*number);
+        let peer_urls = listed.remove(&number).map(|record| record.peer_urls).unwrap_or_default();
+        let host = server.host.clone();
+        let addresses = vec![node::PeerAddress { host, port: server.peer_port }];
+        node::PeerServer { number, addresses, peer_urls }
     });
     let (auth, stores) = match &cluster.auth {
         PeerAuth::None => (node::PeerAuth::None, None),

@@ -46,7 +46,8 @@ impl Ensemble {
         let servers = self.listeners.iter().zip(1..).map(|(listener, number)| {
             let port = listener.local_addr().expect("it is bound").port();
             let host = "localhost".to_string();
-            PeerServer { number, addresses: vec![PeerAddress { host, port }] }
+            let peer_urls = vec![format!("http://localhost:{port}")];
+            PeerServer { number, addresses: vec![PeerAddress { host, port }], peer_urls }
         });
         let own = &self.listeners[number as usize - 1];
         NodeConfig {

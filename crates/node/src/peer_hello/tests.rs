@@ -21,6 +21,92 @@ fn transcript() -> Transcript {
     Transcript { offer, answer }
 }
 
+fn discovered() -> Discovered {
+    let urls = |urls: &[&str]| urls.iter().map(|url| url.to_string()).collect::<Vec<_>>();
+    let own = urls(&["http://10.0.0.4:2380", "https://h:2380"]);
+    let servers = BTreeMap::from([(1, urls(&["http://10.0.0.1:2380"])), (3, vec![]), (4, own)]);
+    Discovered { number: 4, cluster_id: 7 << 100, servers }
+}
+
+/// The offer of a server that asks for its number.
+fn question() -> Offer {
+    let urls = discovered().servers[&4].clone();
+    let hello = hello(NO_NUMBER).with_peer_urls(urls, "infra4".to_string());
+    let mut hello = Hello { member: MemberId(44), ..hello.expect("there is room") };
+    hello.known.program = "0.5.0".to_string();
+    let (auth, channel) = (AuthKind::Secret, Channel::Log);
+    Offer { auth, channel, wanted: NO_NUMBER, process: 8, nonce: [1; 32], hello }
+}
+
+#[test]
+fn a_server_without_a_number_asks_for_it_by_its_urls() {
+    let is_question = |change: &dyn Fn(&mut Offer)| {
+        let mut offer = question();
+        change(&mut offer);
+        offer.asks_number()
+    };
+    assert!(is_question(&|_| {}));
+    assert!(!is_question(&|it| it.wanted = 1));
+    assert!(!is_question(&|it| it.hello.server = 2));
+    assert!(!is_question(&|it| it.hello.peer_urls.clear()));
+}
+
+#[test]
+fn a_list_of_servers_has_its_bounds_and_longer_ones_are_not_told() {
+    let with = |count: usize, urls: &[String]| {
+        let servers = (1..=count as u64).map(|number| (number, urls.to_vec())).collect();
+        Discovered { number: 1, cluster_id: 7, servers }
+    };
+    let url = |bytes: usize| "u".repeat(bytes);
+    let largest = with(LISTED_SERVERS_MAX, &vec![url(1_000); 8]);
+    assert!(largest.may_be_told());
+    let frame = Handshake::YouAre(largest.clone()).encode();
+    assert!(frame.body.len() <= YOU_ARE_BYTES_MAX, "{}", frame.body.len());
+    assert_eq!(Handshake::decode(&frame), Ok(Handshake::YouAre(largest)));
+    assert!(with(2, &vec![url(SERVER_TEXT_BYTES_MAX); SERVER_URLS_MAX]).may_be_told());
+    for beyond in [
+        with(LISTED_SERVERS_MAX + 1, &[]),
+        with(1, &vec![url(1); SERVER_URLS_MAX + 1]),
+        with(1, &[url(SERVER_TEXT_BYTES_MAX + 1)]),
+        with(1, &[url(0)]),
+        with(1, &["a\nb".to_string()]),
+        with(5, &vec![url(SERVER_TEXT_BYTES_MAX); SERVER_URLS_MAX]),
+        with(0, &[]),
+    ] {
+        assert!(!beyond.may_be_told(), "{} servers", beyond.servers.len());
+    }
+}
+
+#[test]
+fn a_list_of_servers_that_nobody_tells_is_refused() {
+    let begin = [&1_u64.to_le_bytes()[..], &7_u128.to_le_bytes()].concat();
+    let server = |number: u64, urls: &[&[u8]]| {
+        let mut out = number.to_le_bytes().to_vec();
+        out.extend((urls.len() as u16).to_le_bytes());
+        for url in urls {
+            out.extend((url.len() as u16).to_le_bytes());
+            out.extend_from_slice(url);
+        }
+        out
+    };
+    let refused = |count: u16, servers: &[Vec<u8>], what: &str| {
+        let body = [&begin[..], &count.to_le_bytes(), &servers.concat()].concat();
+        let refused = Handshake::decode(&PeerFrame { kind: KIND_YOU_ARE, body: body.into() });
+        let refused = refused.expect_err("it is refused").to_string();
+        assert!(refused.contains(what), "{refused}");
+    };
+    refused(0, &[], "not among the servers");
+    refused(1, &[server(2, &[])], "not among the servers");
+    refused(2, &[server(1, &[]), server(1, &[])], "not ascending");
+    refused(LISTED_SERVERS_MAX as u16 + 1, &[], "too many servers");
+    let many = vec![&b"u"[..]; SERVER_URLS_MAX + 1];
+    refused(1, &[server(1, &many)], "too many URLs");
+    let long = [b'u'; SERVER_TEXT_BYTES_MAX + 1];
+    for url in [&b""[..], b"a\n", b"\xff", &long] {
+        refused(1, &[server(1, &[url])], "a URL is empty");
+    }
+}
+
 #[test]
 fn what_was_said_is_what_is_heard_and_nothing_cut_off_is() {
     let Transcript { offer, answer } = transcript();
@@ -33,6 +119,7 @@ fn what_was_said_is_what_is_heard_and_nothing_cut_off_is() {
         Handshake::Begin([5; 65]),
         Handshake::Reply([6; 65]),
         Handshake::Confirm([7; 32]),
+        Handshake::YouAre(discovered()),
     ] {
         let frame = said.encode();
         assert_eq!(Handshake::decode(&frame), Ok(said.clone()));
@@ -46,12 +133,13 @@ fn what_was_said_is_what_is_heard_and_nothing_cut_off_is() {
         let more = PeerFrame { body: [&frame.body[..], &[0]].concat().into(), ..frame };
         assert!(matches!(Handshake::decode(&more), Err(Refusal::Malformed(_))));
     }
-    let unknown = PeerFrame { kind: 9, body: Bytes::new() };
+    let unknown = PeerFrame { kind: 10, body: Bytes::new() };
     assert_eq!(Handshake::decode(&unknown), Err(Refusal::OutOfTurn));
 }
 
-/// All messages of a handshake with a secret, for each version.
-fn handshakes() -> [(&'static str, Vec<Handshake>); 2] {
+/// All messages of a handshake with a secret, for each version, and those with which a server asks
+/// for its number.
+fn handshakes() -> [(&'static str, Vec<Handshake>); 3] {
     let mut transcript = transcript();
     transcript.offer.hello.known.program = "0.4.0".to_string();
     transcript.answer.hello.known.program = "0.3.1".to_string();
@@ -74,7 +162,12 @@ fn handshakes() -> [(&'static str, Vec<Handshake>); 2] {
     let accepter = accepter.finish(&share).expect("is a share");
     let confirmed = [Handshake::Confirm(dialler.own), Handshake::Confirm(accepter.own)];
     let with_key = [&shares[..], &confirmed, &rest(&dialler.key)].concat();
-    [("handshake-v1.bin", rest(b"a secret of 16 b")), ("handshake-v2.bin", with_key)]
+    let number = vec![Handshake::Offer(question()), Handshake::YouAre(discovered())];
+    [
+        ("handshake-v1.bin", rest(b"a secret of 16 b")),
+        ("handshake-v2.bin", with_key),
+        ("number-v1.bin", number),
+    ]
 }
 
 /// The files hold the bytes of a handshake from the version that introduced it: for each frame its

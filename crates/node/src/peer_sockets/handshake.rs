@@ -1,7 +1,7 @@
 //! Runs the handshake of a link, on either side. [`crate::peer_hello`] has the messages and
 //! explains them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,12 +18,13 @@ use tokio::time::timeout;
 
 use super::{Links, PeerAuth, PeerSecret, Registered, Shown, Trouble, write_frames};
 use crate::limits::{
-    EXCHANGES_MAX, EXCHANGES_OF_ADDRESS_MAX, HANDSHAKE_FRAME_BYTES_MAX, REDIAL_MAX,
-    WRONG_SECRETS_INTERVAL,
+    EXCHANGES_MAX, EXCHANGES_OF_ADDRESS_MAX, HANDSHAKE_FRAME_BYTES_MAX, HANDSHAKE_LIMIT,
+    REDIAL_MAX, WRONG_SECRETS_INTERVAL, YOU_ARE_BYTES_MAX,
 };
 use crate::peer_frame::FrameReader;
 use crate::peer_hello::{
-    Answer, AuthKind, Channel, Handshake, Offer, Peer, Proof, Refusal, Transcript, check_peer,
+    Answer, AuthKind, Channel, Discovered, Handshake, NO_NUMBER, Offer, Peer, Proof, Refusal,
+    Transcript, check_directory, check_peer,
 };
 use crate::peer_key::{Agreed, Exchange, Share, Side};
 
@@ -57,11 +58,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HandshakeStream<S> {
         }
     }
 
-    /// Sends the reason for a refusal, and waits a moment for the other side to read it: closing
-    /// the socket with unread bytes would discard the reason.
-    pub async fn refuse(mut self, reason: &Refusal) {
+    /// Sends the reason for a refusal, and closes.
+    pub async fn refuse(self, reason: &Refusal) {
+        self.end_with(&Handshake::Refused(reason.to_string())).await;
+    }
+
+    /// Sends a last message, and waits a moment for the other side to read it: closing the socket
+    /// with unread bytes would discard the message.
+    pub async fn end_with(mut self, last: &Handshake) {
         let said = async {
-            self.send(&Handshake::Refused(reason.to_string())).await?;
+            self.send(last).await?;
             self.stream.shutdown().await?;
             let mut rest = [0; 1024];
             for _ in 0..HANDSHAKE_FRAME_BYTES_MAX {
@@ -71,9 +77,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HandshakeStream<S> {
             }
             Ok::<(), io::Error>(())
         };
-        // A peer that does not read loses only the reason.
+        // A peer that does not read loses only this message.
         let _ = timeout(REDIAL_MAX, said).await;
     }
+}
+
+/// How the handshake of an accepted connection ended.
+pub(super) enum Met {
+    /// The dialler has a link now.
+    Linked(Registered),
+    /// The dialler asks for its number, has shown that it may know it, and is to be told.
+    Asks(Discovered),
 }
 
 /// The other side of an accepted connection.
@@ -138,7 +152,7 @@ impl PeerSecret {
 }
 
 /// How this process proves to other servers who it is. Every handshake needs it, on either side.
-pub(super) struct Prover {
+pub(crate) struct Prover {
     /// How members prove who they are.
     pub auth: PeerAuth,
     /// A random number of this process: tells it from any other process.
@@ -265,6 +279,47 @@ impl Prover {
         };
         Ok((transcript.answer, own_proof))
     }
+
+    /// Asks an accepter which number this server has. `hello` has the peer URLs, and no number.
+    pub async fn ask_number<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: S,
+        hello: &Hello,
+    ) -> Result<Discovered, Trouble> {
+        let mut talk = HandshakeStream::new(stream);
+        let told = timeout(HANDSHAKE_LIMIT, self.hear_number(&mut talk, hello)).await;
+        let told = told.unwrap_or(Err(Trouble::Slow));
+        if let Err(Trouble::Refused(reason)) = &told {
+            talk.refuse(reason).await;
+        }
+        told
+    }
+
+    async fn hear_number<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        talk: &mut HandshakeStream<S>,
+        hello: &Hello,
+    ) -> Result<Discovered, Trouble> {
+        // A build that knows only version 1 of the handshake does not tell numbers.
+        let wanted = (NO_NUMBER, HandshakeVersion::New);
+        let exchanged = self.exchange_hellos(talk, hello.clone(), wanted, Channel::Log);
+        let (answer, own_proof) = exchanged.await?;
+        check_directory(hello, &answer.hello)?;
+        talk.send(&Handshake::Proof(own_proof)).await?;
+        talk.frames.set_body_bytes_max(YOU_ARE_BYTES_MAX);
+        let Handshake::YouAre(told) = talk.receive().await? else {
+            return Err(Refusal::OutOfTurn.into());
+        };
+        let is_its = answer.hello.birth.is_some_and(|birth| birth.cluster_id == told.cluster_id);
+        let urls = told.servers.get(&told.number);
+        let is_ours = urls.is_some_and(|urls| are_equal(urls, &hello.peer_urls));
+        if is_its && is_ours { Ok(told) } else { Err(Refusal::OutOfTurn.into()) }
+    }
+}
+
+/// Whether both have the same URLs, in any order.
+fn are_equal(urls: &[String], others: &[String]) -> bool {
+    urls.iter().collect::<BTreeSet<_>>() == others.iter().collect::<BTreeSet<_>>()
 }
 
 impl Links {
@@ -273,16 +328,14 @@ impl Links {
         talk: &mut HandshakeStream<S>,
         own: &Arc<Hello>,
         dialler: &Dialler,
-    ) -> Result<Registered, Trouble> {
+    ) -> Result<Met, Trouble> {
         let (offer, key) = self.offer_and_key(talk, own, dialler.from).await?;
         self.prover.check_auth(offer.auth)?;
-        if offer.wanted != own.server {
-            let (wanted, own) = (offer.wanted, own.server);
-            return Err(Refusal::WrongServer { wanted, own }.into());
-        }
-        check_peer(own, &self.list.numbers(), &offer.hello)?;
-        if let Some(shown) = &dialler.shown {
-            self.check_certificate(shown, offer.hello.server)?;
+        let asks_number = offer.asks_number() && own.birth.is_some();
+        if asks_number {
+            check_directory(own, &offer.hello)?;
+        } else {
+            self.check_offer(own, &offer, dialler)?;
         }
         let Prover { process, .. } = self.prover;
         let (auth, nonce) = (self.prover.auth_kind(), self.prover.draw());
@@ -298,11 +351,48 @@ impl Links {
             return Err(Refusal::Secret.into());
         }
         let Offer { hello, process, channel, .. } = transcript.offer;
+        if asks_number {
+            return Ok(Met::Asks(self.number_of(own, &hello, dialler)?));
+        }
         let peer = Peer { hello: Arc::new(hello), process };
         // From here on the peer has proved that it is the server that it claims to be.
         let registered = self.register(&peer, channel, false)?;
         talk.send(&Handshake::Accepted).await?;
-        Ok(registered)
+        Ok(Met::Linked(registered))
+    }
+
+    /// Checks whether a link to the dialler is allowed, once it has proved what it says.
+    fn check_offer(&self, own: &Hello, offer: &Offer, dialler: &Dialler) -> Result<(), Refusal> {
+        if offer.wanted != own.server {
+            let (wanted, own) = (offer.wanted, own.server);
+            return Err(Refusal::WrongServer { wanted, own });
+        }
+        check_peer(own, &self.list.numbers(), &offer.hello)?;
+        match &dialler.shown {
+            Some(shown) => self.check_certificate(shown, offer.hello.server),
+            None => Ok(()),
+        }
+    }
+
+    /// Finds the number of a dialler by its peer URLs. The dialler has proved what it says.
+    fn number_of(
+        &self,
+        own: &Hello,
+        asker: &Hello,
+        dialler: &Dialler,
+    ) -> Result<Discovered, Refusal> {
+        let servers = self.list.peer_urls();
+        let found = servers.iter().find(|(_, urls)| are_equal(urls, &asker.peer_urls));
+        let number = found.map(|(number, _)| *number).ok_or(Refusal::NoMatch)?;
+        if number == own.server {
+            return Err(Refusal::OwnNumber(number));
+        }
+        if let Some(shown) = &dialler.shown {
+            self.check_certificate(shown, number)?;
+        }
+        let birth = own.birth.as_ref().ok_or(Refusal::NoMatch)?;
+        let discovered = Discovered { number, cluster_id: birth.cluster_id, servers };
+        discovered.may_be_told().then_some(discovered).ok_or(Refusal::ListTooLong)
     }
 
     /// Logs that this server is about to give a dialler a proof that allows it to try secrets
@@ -349,7 +439,9 @@ impl Links {
             (Handshake::Offer(offer), PeerAuth::Secret(secret)) => {
                 self.prover.check_auth(offer.auth)?;
                 let level = own.level.as_ref().map(|stated| stated.level);
-                if !secret.handshakes(level).takes(HandshakeVersion::Old) {
+                // Every build that asks for its number knows version 2.
+                let is_taken = secret.handshakes(level).takes(HandshakeVersion::Old);
+                if !is_taken || offer.asks_number() {
                     return Err(Refusal::OldHandshake.into());
                 }
                 if self.list.has(offer.hello.server) {

@@ -1,5 +1,5 @@
-//! The list of the other servers, which may be replaced while the links run, and the rule for when
-//! the links of a server that has left the list end.
+//! The list of servers, which may be replaced while the links run, and the rule for when the links
+//! of a server that has left the list end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,27 +19,25 @@ pub(super) struct Listed {
     pub seen: Arc<[Notify; 2]>,
 }
 
-/// The listed servers by their numbers, without this server.
+/// The listed servers by their numbers.
 pub(super) type ListedServers = BTreeMap<u64, Arc<Listed>>;
 
-/// The list of the other servers. All threads read it, and tasks of the links follow its changes.
+/// The list of servers. All threads read it, and tasks of the links follow its changes.
 pub(super) struct ServerList {
+    /// This server's number. Links are made with all other servers.
+    own: u64,
     present: watch::Sender<ListedServers>,
 }
 
 impl ServerList {
-    /// An empty list.
-    pub fn new() -> ServerList {
-        ServerList { present: watch::Sender::new(ListedServers::new()) }
+    /// An empty list, of the server of that number.
+    pub fn new(own: u64) -> ServerList {
+        ServerList { own, present: watch::Sender::new(ListedServers::new()) }
     }
 
-    /// Replaces the list, unless the new one is equal. Calls `on_change` with the new list before
-    /// another thread may read or replace it.
-    pub fn replace(
-        &self,
-        servers: impl Iterator<Item = PeerServer>,
-        on_change: impl FnOnce(&ListedServers),
-    ) {
+    /// Replaces the list, unless the new one is equal. Calls `on_change` with the numbers of the
+    /// other servers before another thread may read or replace the list.
+    pub fn replace(&self, servers: Vec<PeerServer>, on_change: impl FnOnce(Vec<u64>)) {
         self.present.send_if_modified(|present| {
             let list = |server: PeerServer| match present.get(&server.number) {
                 Some(kept) if kept.server == server => (server.number, kept.clone()),
@@ -48,7 +46,7 @@ impl ServerList {
                     (server.number, Arc::new(Listed { server, seen }))
                 }
             };
-            let next: ListedServers = servers.map(list).collect();
+            let next: ListedServers = servers.into_iter().map(list).collect();
             let is_kept = |(number, it): (&u64, &Arc<Listed>)| {
                 present.get(number).is_some_and(|of| Arc::ptr_eq(of, it))
             };
@@ -56,24 +54,35 @@ impl ServerList {
                 return false;
             }
             *present = next;
-            on_change(present);
+            on_change(self.others(present));
             true
         });
     }
 
-    /// The server of that number, if it is listed.
+    /// The other server of that number, if it is listed.
     pub fn get(&self, number: u64) -> Option<Arc<Listed>> {
-        self.present.borrow().get(&number).cloned()
+        self.present.borrow().get(&number).filter(|_| number != self.own).cloned()
     }
 
-    /// Whether a server of that number is listed.
+    /// Whether another server of that number is listed.
     pub fn has(&self, number: u64) -> bool {
-        self.present.borrow().contains_key(&number)
+        self.get(number).is_some()
     }
 
-    /// The numbers of the listed servers.
+    /// The numbers of the other servers that are listed.
     pub fn numbers(&self) -> Vec<u64> {
-        self.present.borrow().keys().copied().collect()
+        self.others(&self.present.borrow())
+    }
+
+    fn others(&self, present: &ListedServers) -> Vec<u64> {
+        present.keys().copied().filter(|number| *number != self.own).collect()
+    }
+
+    /// All listed servers, with this one, and their peer URLs.
+    pub fn peer_urls(&self) -> BTreeMap<u64, Vec<String>> {
+        let present = self.present.borrow();
+        let urls = |(number, it): (&u64, &Arc<Listed>)| (*number, it.server.peer_urls.clone());
+        present.iter().map(urls).collect()
     }
 
     /// Follows the changes from now on.

@@ -11,6 +11,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use storage::datadir::Birth;
 
+mod numbers;
+
 use super::*;
 use crate::limits::HANDSHAKE_FRAME_BYTES_MAX;
 use crate::peer_frame::{FRAME_HEAD_BYTES, PEER_VERSION};
@@ -31,7 +33,8 @@ fn port(listener: &std::net::TcpListener) -> u16 {
 }
 
 fn server(number: u64, port: u16) -> PeerServer {
-    PeerServer { number, addresses: vec![PeerAddress { host: "127.0.0.1".to_string(), port }] }
+    let addresses = vec![PeerAddress { host: "127.0.0.1".to_string(), port }];
+    PeerServer { number, addresses, peer_urls: vec![format!("http://127.0.0.1:{port}")] }
 }
 
 fn hello(server: u64) -> Hello {
@@ -821,7 +824,7 @@ fn garbage_of_every_kind_is_refused_and_disturbs_no_link() {
     // The first bytes of ZooKeeper's election (`QuorumCnxManager`), and an HTTP request.
     let zookeeper = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     let too_long = vec![0xff; 100_000];
-    let unknown = FrameBatch::new(vec![frame(9, 10)]).to_bytes();
+    let unknown = FrameBatch::new(vec![frame(99, 10)]).to_bytes();
     let said: [(&[u8], &str); 6] = [
         (&other_version, "it speaks version 2 of the protocol between members, this one 1"),
         (&flipped, "the checksum of a frame does not match"),
@@ -1219,17 +1222,17 @@ fn a_dial_takes_no_longer_than_it_may_and_its_addresses_share_the_time() {
             host: address.ip().to_string(),
             port: address.port(),
         };
-        let mut server = PeerServer { number: 2, addresses: vec![at(address)] };
+        let mut addresses = vec![at(address)];
         tokio::select! {
             biased;
-            _ = connect(&server, PATIENCE, false) => panic!("the longer one is over first"),
-            failed = connect(&server, Duration::from_millis(100), false) => {
+            _ = connect(&addresses, PATIENCE, false) => panic!("the longer one is over first"),
+            failed = connect(&addresses, Duration::from_millis(100), false) => {
                 assert!(matches!(failed, Err(Trouble::Unreachable(..))));
             }
         }
         let there = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
-        server.addresses.push(at(there.local_addr().expect("it is bound")));
-        connect(&server, Duration::from_secs(2), false).await.expect("the second one answers");
+        addresses.push(at(there.local_addr().expect("it is bound")));
+        connect(&addresses, Duration::from_secs(2), false).await.expect("the second one answers");
     });
 }
 

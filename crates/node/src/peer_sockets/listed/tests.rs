@@ -2,15 +2,16 @@ use super::*;
 use crate::peer_sockets::PeerAddress;
 
 fn server(number: u64, port: u16) -> PeerServer {
-    PeerServer { number, addresses: vec![PeerAddress { host: "h".to_string(), port }] }
+    let addresses = vec![PeerAddress { host: "h".to_string(), port }];
+    PeerServer { number, addresses, peer_urls: vec![format!("http://h:{port}")] }
 }
 
 #[test]
 fn a_list_that_is_equal_changes_nothing_and_kept_servers_stay_the_same() {
-    let list = ServerList::new();
+    let list = ServerList::new(1);
     let replace = |servers: &[PeerServer]| {
         let mut has_changed = false;
-        list.replace(servers.iter().cloned(), |_| has_changed = true);
+        list.replace(servers.to_vec(), |_| has_changed = true);
         has_changed
     };
     assert!(!replace(&[]));
@@ -27,6 +28,9 @@ fn a_list_that_is_equal_changes_nothing_and_kept_servers_stay_the_same() {
     assert!(Arc::ptr_eq(&list.get(3).expect("is listed"), &third));
     assert!(replace(&[server(4, 1)]));
     assert_eq!((list.numbers(), list.has(3)), (vec![4], false));
+    // This server may be on its list, and is not among the others.
+    assert!(replace(&[server(1, 1), server(4, 1)]));
+    assert_eq!((list.numbers(), list.has(1), list.peer_urls().len()), (vec![4], false, 2));
 }
 
 #[test]
