@@ -9,7 +9,7 @@ use crate::control::change::Change;
 pub use crate::control::command::Command;
 use crate::control::command::{decode_stated, encode_stated};
 use crate::control::list_change::{
-    ChangeId, ChangeRefused, ChangeRequest, ChangeRules, LeaderRefused, ListChanges, OpenChange,
+    ChangeId, ChangeRefused, ChangeRequest, ChangeRules, LeaderRefused,
 };
 use crate::control::servers::{ServerList, Servers};
 use crate::digest::Digest;
@@ -42,8 +42,6 @@ struct Steady {
     /// Bounds on what etcd's stores hold in memory. `None` below level 4.
     bounds: Option<HeldBounds>,
     servers: Servers,
-    /// Changes of the list of servers. `None` below level 5.
-    changes: Option<ListChanges>,
 }
 
 impl Default for Control {
@@ -51,12 +49,7 @@ impl Default for Control {
     fn default() -> Self {
         Control::new(
             BTreeMap::new(),
-            Steady {
-                level: Level::FIRST.into(),
-                bounds: None,
-                servers: Servers::default(),
-                changes: None,
-            },
+            Steady { level: Level::FIRST.into(), bounds: None, servers: Servers::default() },
         )
     }
 }
@@ -103,7 +96,7 @@ impl Control {
         by: MemberId,
         ordinal: Ordinal,
     ) -> Option<Change> {
-        if let Some(changes) = &mut self.steady.changes {
+        if let Some(changes) = &mut self.steady.servers.changes {
             if changes.is_managed || changes.open.is_some() {
                 return None;
             }
@@ -113,37 +106,40 @@ impl Control {
         Some(self.servers_changed())
     }
 
-    /// Judges a request for a change of the list, and opens the change. Below level 5 the request
-    /// is refused: no such command is in an entry of a lower level.
+    /// Judges a request for a change of the list, and opens the change; returns the change of the
+    /// state as well. Below level 5 the request is refused: no such command is in an entry of a
+    /// lower level.
     pub(crate) fn request_change(
         &mut self,
         ordinal: Ordinal,
         request: &ChangeRequest,
         rules: ChangeRules,
-    ) -> Result<ChangeId, ChangeRefused> {
-        let Steady { changes, servers, .. } = &mut self.steady;
-        let changes = changes.as_mut().ok_or(ChangeRefused::Disabled)?;
-        let opened = changes.request(ChangeId(ordinal.0), request, servers, rules)?;
-        self.steady_sum = self.steady.sum();
-        Ok(opened)
+    ) -> Result<(ChangeId, Change), ChangeRefused> {
+        let servers = &mut self.steady.servers;
+        let changes = servers.changes.as_ref().ok_or(ChangeRefused::Disabled)?;
+        let opened = changes.judge(ChangeId(ordinal.0), request, servers, rules)?;
+        let id = opened.id;
+        servers.open(opened);
+        Ok((id, self.servers_changed()))
     }
 
-    /// The leader's acceptance of the open change; false if no such change is open.
-    pub(crate) fn accept_change(&mut self, id: ChangeId) -> bool {
-        let is_accepted = self.steady.changes.as_mut().is_some_and(|it| it.accept(id));
-        self.steady_sum = self.steady.sum();
-        is_accepted
+    /// The leader's acceptance of the open change. `None` if no such change is open.
+    pub(crate) fn accept_change(&mut self, id: ChangeId) -> Option<Change> {
+        let changes = self.steady.servers.changes.as_mut()?;
+        changes.accept(id).then(|| self.servers_changed())
     }
 
     /// Drops the open change, and returns how it ended. `None` if it was not dropped.
-    pub(crate) fn drop_change(&mut self, id: ChangeId, reason: LeaderRefused) -> Option<Change> {
+    pub(crate) fn drop_change(
+        &mut self,
+        id: ChangeId,
+        reason: LeaderRefused,
+    ) -> Option<[Change; 2]> {
         let is_given_up = reason == LeaderRefused::GivenUp;
-        let changes = self.steady.changes.as_mut();
-        if !changes.is_some_and(|it| it.drop_open(id, is_given_up)) {
-            return None;
-        }
-        self.steady_sum = self.steady.sum();
-        Some(Change::ListChangeEnded { id, result: Err(reason) })
+        let changes = self.steady.servers.changes.as_mut()?;
+        changes
+            .drop_open(id, is_given_up)
+            .then(|| [self.servers_changed(), Change::ListChangeEnded { id, result: Err(reason) }])
     }
 
     /// The list that the open change leads to, with this version; `None` if no such change is open
@@ -154,27 +150,36 @@ impl Control {
         version: u64,
         (by, ordinal): (MemberId, Ordinal),
     ) -> Option<(ServerList, [Change; 2])> {
-        let Steady { changes, servers, .. } = &mut self.steady;
-        let changes = changes.as_mut()?;
+        let servers = &mut self.steady.servers;
+        let changes = servers.changes.as_mut()?;
         let list = ServerList { version, ..changes.finish(id)? };
         changes.note_numbers(&list);
         servers.set(list.clone(), by, ordinal);
-        servers.is_managed = true;
         let ended = Change::ListChangeEnded { id, result: Ok(version) };
         Some((list, [self.servers_changed(), ended]))
     }
 
     /// Whether this change is open and accepted.
     pub(crate) fn is_accepted(&self, id: ChangeId) -> bool {
-        self.open_change().is_some_and(|open| open.id == id && open.is_accepted)
+        self.servers().open_change().is_some_and(|open| open.id == id && open.is_accepted)
     }
 
     /// Forgets a member that is gone for good, and remembers that it is.
     pub(crate) fn retire(&mut self, member: MemberId, at: Ordinal) -> Change {
-        if let Some(changes) = &mut self.steady.changes {
+        if let Some(changes) = &mut self.steady.servers.changes {
             changes.retire(member, at);
         }
         self.forget(member)
+    }
+
+    /// Notes the name and the clients' URLs that a server has told. `None` if that changes nothing.
+    pub(crate) fn describe(
+        &mut self,
+        server: u64,
+        name: &str,
+        client_urls: &[String],
+    ) -> Option<Change> {
+        self.steady.servers.describe(server, name, client_urls).then(|| self.servers_changed())
     }
 
     /// The id that etcd's clients see of a member ([`Servers::etcd_id_of`]).
@@ -187,16 +192,6 @@ impl Control {
     pub fn members_with_etcd_id(&self, id: u64) -> impl Iterator<Item = MemberId> {
         let members = self.steady.servers.members().keys().copied();
         members.filter(move |member| self.etcd_id_of(*member) == id)
-    }
-
-    /// The open change of the list of servers.
-    pub fn open_change(&self) -> Option<&OpenChange> {
-        self.steady.changes.as_ref()?.open.as_ref()
-    }
-
-    /// Whether a member is gone for good, and must end if it comes back.
-    pub fn is_retired(&self, member: MemberId) -> bool {
-        self.steady.changes.as_ref().is_some_and(|changes| changes.is_retired(member))
     }
 
     fn servers_changed(&mut self) -> Change {
@@ -215,11 +210,8 @@ impl Control {
         if stated.level >= Level::TOKENS {
             self.steady.bounds.get_or_insert(bounds);
         }
-        if stated.level >= Level::MEMBERS && self.steady.changes.is_none() {
-            let mut changes = ListChanges::default();
-            changes.note_numbers(self.steady.servers.list());
-            self.steady.changes = Some(changes);
-            self.steady.servers.adopt_member_ids();
+        if stated.level >= Level::MEMBERS && self.steady.servers.changes.is_none() {
+            self.steady.servers.begin_changes();
             raised.push(Change::Servers(Arc::new(self.steady.servers.clone())));
         }
         self.steady_sum = self.steady.sum();
@@ -323,20 +315,14 @@ impl Steady {
             bounds.encode(out);
         }
         self.servers.encode(out);
-        if let Some(changes) = &self.changes {
-            changes.encode(out);
-        }
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Steady, DecodeError> {
         let level = decode_stated(reader)?;
         let has_bounds = level.level >= Level::TOKENS;
         let bounds = if has_bounds { Some(HeldBounds::decode(reader)?) } else { None };
-        let mut servers = Servers::decode(reader)?;
-        let has_changes = level.level >= Level::MEMBERS;
-        let changes = if has_changes { Some(ListChanges::decode(reader)?) } else { None };
-        servers.is_managed = changes.as_ref().is_some_and(|changes| changes.is_managed);
-        Ok(Steady { level, bounds, servers, changes })
+        let servers = Servers::decode(level.level, reader)?;
+        Ok(Steady { level, bounds, servers })
     }
 }
 

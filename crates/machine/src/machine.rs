@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use crate::change::Changes;
 use crate::command::Command;
-use crate::control::change::Change as ControlChange;
 use crate::control::list_change::{Asker, ChangeId, ChangeRules, LeaderRefused};
 use crate::control::{self, Control};
 use crate::digest::Digest;
@@ -270,26 +269,37 @@ impl Machine {
             control::Command::Request(request) => {
                 let rules = self.change_rules(stamp, request.by);
                 let opened = self.control.request_change(self.ordinal, request, rules);
-                if let Ok(id) = opened {
-                    changes.control.push(ControlChange::ListChangeMoved(id));
-                }
+                let opened = opened.map(|(id, change)| {
+                    changes.control.push(change);
+                    id
+                });
                 return ControlOutcome::Requested(opened);
             }
-            control::Command::Accept(id) => {
-                self.control.accept_change(*id).then_some(ControlChange::ListChangeMoved(*id))
-            }
+            control::Command::Accept(id) => self.control.accept_change(*id),
             control::Command::Refuse { change, reason } => {
-                self.control.drop_change(*change, *reason)
+                self.drop_change(*change, *reason, changes);
+                None
             }
-            control::Command::GiveUp(id) => self.control.drop_change(*id, LeaderRefused::GivenUp),
+            control::Command::GiveUp(id) => {
+                self.drop_change(*id, LeaderRefused::GivenUp, changes);
+                None
+            }
             control::Command::Finish(id) => {
                 self.finish_change(stamp, *id, changes);
                 None
             }
             control::Command::Retire(member) => Some(self.control.retire(*member, self.ordinal)),
+            control::Command::Describe { server, name, client_urls } => {
+                self.control.describe(*server, name, client_urls)
+            }
         };
         change.into_iter().for_each(|change| changes.control.push(change));
         ControlOutcome::Done
+    }
+
+    fn drop_change(&mut self, id: ChangeId, reason: LeaderRefused, changes: &mut Changes) {
+        let dropped = self.control.drop_change(id, reason).into_iter().flatten();
+        dropped.for_each(|change| changes.control.push(change));
     }
 
     /// The settings that decide about a request of this kind of client.

@@ -11,12 +11,11 @@ use crate::mark::Mark;
 /// A change that a command of the ensemble made.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// The list of servers changed, or which member a server is.
+    /// The list of servers changed, or which member a server is, or a change of the list was
+    /// opened, accepted or dropped.
     Servers(Arc<Servers>),
     /// The level rose.
     Raised(StatedLevel),
-    /// A change of the list of servers was requested or accepted: [`crate::Control::open_change`].
-    ListChangeMoved(ChangeId),
     /// A change of the list of servers has ended: with the version of the new list, or with the
     /// reason why the list stays.
     ListChangeEnded { id: ChangeId, result: Result<u64, LeaderRefused> },
@@ -70,10 +69,7 @@ impl Changes {
     pub fn replaced(&self) -> Option<(Mark, Replacement)> {
         self.list.iter().rev().find_map(|change| match change {
             Change::Replaced { mark, by } => Some((*mark, *by)),
-            Change::Servers(_)
-            | Change::Raised(_)
-            | Change::ListChangeMoved(_)
-            | Change::ListChangeEnded { .. } => None,
+            Change::Servers(_) | Change::Raised(_) | Change::ListChangeEnded { .. } => None,
         })
     }
 

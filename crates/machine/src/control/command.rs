@@ -3,8 +3,8 @@
 use core::ops::RangeInclusive;
 
 use crate::codec::{DecodeError, Reader, Write};
-use crate::control::list_change::{ChangeId, ChangeRequest, LeaderRefused};
-use crate::control::servers::ServerList;
+use crate::control::list_change::{ChangeId, ChangeRequest, LeaderRefused, put_urls};
+use crate::control::servers::{ServerList, put_text, text, urls};
 use crate::ids::MemberId;
 use crate::level::{Level, StatedLevel};
 use crate::limits::VERSION_BYTES_MAX;
@@ -54,6 +54,16 @@ pub enum Command {
     Retire(MemberId),
     /// The leader gives up the open change, accepted or not: nothing has moved yet.
     GiveUp(ChangeId),
+    /// A server has told its name and its clients' URLs. They become part of its record in a list
+    /// that was changed while the ensemble ran; before that, the leader's configuration has them.
+    Describe {
+        /// The server's number.
+        server: u64,
+        /// Its name, as etcd's clients see it.
+        name: String,
+        /// The URLs where etcd's clients reach it.
+        client_urls: Vec<String>,
+    },
 }
 
 /// The first bytes of the commands that the first format had.
@@ -74,6 +84,7 @@ const KIND_REFUSE: u8 = 6;
 const KIND_FINISH: u8 = 7;
 const KIND_RETIRE: u8 = 8;
 const KIND_GIVE_UP: u8 = 9;
+const KIND_DESCRIBE: u8 = 10;
 
 impl Command {
     /// Writes the command; `docs/formats.md` gives the bytes. `in_space` holds the first bytes of
@@ -128,6 +139,12 @@ impl Command {
                 put_kind_in_space(KIND_GIVE_UP);
                 out.put_u64(change.0);
             }
+            Command::Describe { server, name, client_urls } => {
+                put_kind_in_space(KIND_DESCRIBE);
+                out.put_u64(*server);
+                put_text(out, name);
+                put_urls(client_urls, out);
+            }
         }
     }
 
@@ -159,6 +176,11 @@ impl Command {
             KIND_FINISH => Command::Finish(ChangeId(reader.u64()?)),
             KIND_RETIRE => Command::Retire(MemberId(reader.u64()?)),
             KIND_GIVE_UP => Command::GiveUp(ChangeId(reader.u64()?)),
+            KIND_DESCRIBE => Command::Describe {
+                server: reader.u64()?,
+                name: text(reader)?,
+                client_urls: urls(reader)?,
+            },
             _ => return Err(reader.bad("command of the ensemble", u64::from(kind))),
         })
     }
@@ -177,7 +199,8 @@ impl Command {
             | Command::Refuse { .. }
             | Command::Finish(_)
             | Command::Retire(_)
-            | Command::GiveUp(_) => Level::MEMBERS,
+            | Command::GiveUp(_)
+            | Command::Describe { .. } => Level::MEMBERS,
         }
     }
 }

@@ -179,22 +179,26 @@ pub(crate) struct ChangeRules {
 }
 
 impl ListChanges {
-    /// Judges a request, and opens the change if the state allows it. `id` is its number.
+    /// Judges a request, and returns the change that it opens if the state allows it. `id` is its
+    /// number.
     ///
     /// # Errors
-    /// The request is refused, and nothing changes.
-    pub fn request(
-        &mut self,
+    /// The request is refused.
+    pub fn judge(
+        &self,
         id: ChangeId,
         request: &ChangeRequest,
         servers: &Servers,
         rules: ChangeRules,
-    ) -> Result<ChangeId, ChangeRefused> {
+    ) -> Result<OpenChange, ChangeRefused> {
         let next = match request.by {
             Asker::Zk => self.judge_zk(request, servers, rules)?,
             Asker::Etcd | Asker::Operator => {
                 if !rules.is_permitted {
                     return Err(ChangeRefused::NotPermitted);
+                }
+                if servers.list().servers.is_empty() {
+                    return Err(ChangeRefused::NoEnsemble);
                 }
                 self.check_open(request, servers)?;
                 self.next(request, servers)?
@@ -202,8 +206,7 @@ impl ListChanges {
         };
         let kind = kind(&request.change, servers);
         let flags = request.flags;
-        self.open = Some(OpenChange { id, next, kind, flags, is_accepted: false });
-        Ok(id)
+        Ok(OpenChange { id, next, kind, flags, is_accepted: false })
     }
 
     /// The checks in ZooKeeper's order (`PrepRequestProcessor.pRequest2Txn`, `OpCode.reconfig`,
@@ -612,7 +615,7 @@ impl ChangeRequest {
     }
 }
 
-fn put_urls(urls: &[String], out: &mut Vec<u8>) {
+pub(super) fn put_urls(urls: &[String], out: &mut Vec<u8>) {
     assert!(urls.len() <= SERVER_URLS_MAX);
     out.put_u16(urls.len() as u16);
     urls.iter().for_each(|url| put_text(out, url));

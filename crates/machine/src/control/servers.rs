@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::codec::{DecodeError, Reader, Write};
+use crate::control::list_change::{ListChanges, OpenChange};
 use crate::ids::{MemberId, Ordinal};
 use crate::level::Level;
 use crate::limits::{SERVER_TEXT_BYTES_MAX, SERVER_URLS_MAX, SERVERS_MAX};
@@ -128,8 +129,8 @@ pub struct Servers {
     /// The server number of each member that a leader has registered. A server that has lost its
     /// directory appears as two members until the new member has taken over the old one's vote.
     members: BTreeMap<MemberId, u64>,
-    /// See [`Servers::is_managed`]. It is stored with the changes of the list.
-    pub(crate) is_managed: bool,
+    /// Changes of the list while the ensemble runs. `None` below level 5.
+    pub(crate) changes: Option<ListChanges>,
 }
 
 impl Servers {
@@ -141,7 +142,41 @@ impl Servers {
     /// Whether a change of the list has ever finished while the ensemble ran (level 5). From then
     /// on no configuration file decides the list.
     pub fn is_managed(&self) -> bool {
-        self.is_managed
+        self.changes.as_ref().is_some_and(|changes| changes.is_managed)
+    }
+
+    /// The open change of the list.
+    pub fn open_change(&self) -> Option<&OpenChange> {
+        self.changes.as_ref()?.open.as_ref()
+    }
+
+    /// Whether a member is gone for good, and must end if it comes back.
+    pub fn is_retired(&self, member: MemberId) -> bool {
+        self.changes.as_ref().is_some_and(|changes| changes.is_retired(member))
+    }
+
+    /// The list that an accepted change leads to, or else the present list: the servers that the
+    /// members must reach, and that the Raft membership follows.
+    pub fn list_to_follow(&self) -> &ServerList {
+        match self.open_change() {
+            Some(open) if open.is_accepted => &open.next,
+            _ => &self.list,
+        }
+    }
+
+    /// Notes that a request has opened a change.
+    pub(crate) fn open(&mut self, change: OpenChange) {
+        self.changes.iter_mut().for_each(|changes| changes.open = Some(change.clone()));
+    }
+
+    /// Makes changes of the list possible. Called when the level rises to 5. Each server with
+    /// exactly one registered member takes that member's id, so that the ids that etcd's clients
+    /// saw below level 5 stay.
+    pub(crate) fn begin_changes(&mut self) {
+        let mut changes = ListChanges::default();
+        changes.note_numbers(&self.list);
+        self.changes = Some(changes);
+        self.adopt_member_ids();
     }
 
     /// The id of the server with that number.
@@ -165,9 +200,7 @@ impl Servers {
         id.map_or(member.0, |id| id.0)
     }
 
-    /// Gives each server with exactly one registered member that member's id, so that the ids that
-    /// etcd's clients saw below level 5 stay. Called when the level rises to 5.
-    pub(crate) fn adopt_member_ids(&mut self) {
+    fn adopt_member_ids(&mut self) {
         for number in self.list.servers.keys() {
             let mut of_number = self.members.iter().filter(|(_, server)| *server == number);
             let (Some((member, _)), None) = (of_number.next(), of_number.next()) else { continue };
@@ -215,6 +248,32 @@ impl Servers {
         }
     }
 
+    /// Sets the name and the clients' URLs of a server in a managed list, and in the list that an
+    /// open change leads to. Returns whether anything changed.
+    pub(crate) fn describe(&mut self, number: u64, name: &str, client_urls: &[String]) -> bool {
+        if !self.is_managed() {
+            return false;
+        }
+        let open = self.changes.as_mut().and_then(|changes| changes.open.as_mut());
+        let lists = core::iter::once(&mut self.list).chain(open.map(|open| &mut open.next));
+        let mut has_changed = false;
+        for record in lists.filter_map(|list| list.servers.get_mut(&number)) {
+            if record.name != name || record.client_urls != client_urls {
+                record.name = name.to_string();
+                record.client_urls = client_urls.to_vec();
+                has_changed = true;
+            }
+        }
+        has_changed
+    }
+
+    /// The servers that the members must reach, by number: those of the list, and those of the list
+    /// that an accepted change leads to, which has precedence.
+    pub fn to_reach(&self) -> BTreeMap<u64, &ServerRecord> {
+        let next = &self.list_to_follow().servers;
+        self.list.servers.iter().chain(next).map(|(number, record)| (*number, record)).collect()
+    }
+
     /// Records which server a member is. Does nothing for a new member once [`SERVERS_MAX`] are
     /// recorded: the leader forgets members that are gone.
     pub fn register(&mut self, member: MemberId, number: u64) {
@@ -227,7 +286,8 @@ impl Servers {
         self.members.remove(&member);
     }
 
-    /// Writes the list, then the id of each server, then the server number of each member.
+    /// Writes the list, then the id of each server, then the server number of each member, and from
+    /// level 5 on the changes of the list.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         self.list.encode(out);
         for id in self.ids.values() {
@@ -238,10 +298,11 @@ impl Servers {
             out.put_u64(member.0);
             out.put_u64(*number);
         }
+        self.changes.iter().for_each(|changes| changes.encode(out));
     }
 
-    /// Reads what [`Servers::encode`] wrote.
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Servers, DecodeError> {
+    /// Reads what [`Servers::encode`] wrote at this level of the state.
+    pub(crate) fn decode(level: Level, reader: &mut Reader<'_>) -> Result<Servers, DecodeError> {
         let list = ServerList::decode(reader)?;
         let mut ids = BTreeMap::new();
         for number in list.servers.keys() {
@@ -259,7 +320,9 @@ impl Servers {
             }
             members.insert(MemberId(member), reader.u64()?);
         }
-        Ok(Servers { list, ids, members, is_managed: false })
+        let has_changes = level >= Level::MEMBERS;
+        let changes = if has_changes { Some(ListChanges::decode(reader)?) } else { None };
+        Ok(Servers { list, ids, members, changes })
     }
 }
 

@@ -116,7 +116,7 @@ impl Ensemble {
         let id = self.ask(request).unwrap();
         self.apply(ControlCommand::Accept(id));
         self.apply(ControlCommand::Finish(id));
-        assert_eq!(self.machine.control().open_change(), None);
+        assert_eq!(self.machine.control().servers().open_change(), None);
     }
 
     fn numbers(&self) -> Vec<u64> {
@@ -148,7 +148,7 @@ fn the_list_changes_at_the_finish_and_its_version_is_that_zxid() {
     let id = ensemble.ask(zk(incremental(&[1], &[(4, observer("s4"))]))).unwrap();
     assert_eq!(ensemble.numbers(), [1, 2, 3]);
     ensemble.apply(ControlCommand::Accept(id));
-    assert!(ensemble.machine.control().open_change().unwrap().is_accepted);
+    assert!(ensemble.machine.control().servers().open_change().unwrap().is_accepted);
     assert_eq!((ensemble.numbers(), ensemble.machine.mark().zxid), (vec![1, 2, 3], before));
     assert!(!ensemble.machine.control().servers().is_managed());
     ensemble.apply(ControlCommand::Finish(id));
@@ -189,13 +189,13 @@ fn only_one_change_is_open_and_a_refusal_ends_it_unless_it_is_accepted() {
     // A refusal of another change does nothing.
     ensemble.apply(refuse(ChangeId(id.0 + 1)));
     ensemble.apply(ControlCommand::Finish(id));
-    assert!(ensemble.machine.control().open_change().is_some());
+    assert!(ensemble.machine.control().servers().open_change().is_some());
     ensemble.apply(refuse(id));
     assert_eq!(ensemble.ends(), [Err(LeaderRefused::NoQuorum)]);
     let id = ensemble.ask(another()).unwrap();
     ensemble.apply(ControlCommand::Accept(id));
     ensemble.apply(refuse(id));
-    assert!(ensemble.machine.control().open_change().is_some());
+    assert!(ensemble.machine.control().servers().open_change().is_some());
     ensemble.apply(ControlCommand::GiveUp(id));
     assert_eq!(ensemble.ends(), [Err(LeaderRefused::NoQuorum), Err(LeaderRefused::GivenUp)]);
     assert_eq!(ensemble.numbers(), [1, 2, 3]);
@@ -345,14 +345,14 @@ fn retired_members_are_forgotten_and_remembered_up_to_a_bound() {
     let mut ensemble = Ensemble::new();
     ensemble.apply(ControlCommand::Retire(MemberId(101)));
     assert_eq!(ensemble.machine.control().servers().number_of(MemberId(101)), None);
-    assert!(ensemble.machine.control().is_retired(MemberId(101)));
-    assert!(!ensemble.machine.control().is_retired(MemberId(102)));
+    assert!(ensemble.machine.control().servers().is_retired(MemberId(101)));
+    assert!(!ensemble.machine.control().servers().is_retired(MemberId(102)));
     for member in 0..RETIRED_MAX as u64 - 1 {
         ensemble.apply(ControlCommand::Retire(MemberId(10_000 + member)));
     }
-    assert!(ensemble.machine.control().is_retired(MemberId(101)));
+    assert!(ensemble.machine.control().servers().is_retired(MemberId(101)));
     ensemble.apply(ControlCommand::Retire(MemberId(7)));
-    let is_retired = |member| ensemble.machine.control().is_retired(MemberId(member));
+    let is_retired = |member| ensemble.machine.control().servers().is_retired(MemberId(member));
     assert_eq!([101, 7, 10_000].map(is_retired), [false, true, true]);
 }
 
@@ -395,8 +395,8 @@ fn the_section_is_read_back_and_refused_when_it_is_cut() {
         reader.finish().map(|()| control)
     };
     let again = decode(&bytes).unwrap();
-    assert_eq!(again.open_change(), ensemble.machine.control().open_change());
-    assert!(again.servers().is_managed() && again.is_retired(MemberId(101)));
+    assert_eq!(again.servers().open_change(), ensemble.machine.control().servers().open_change());
+    assert!(again.servers().is_managed() && again.servers().is_retired(MemberId(101)));
     let mut written = Vec::new();
     again.encode(&mut written);
     assert_eq!(written, bytes);

@@ -27,7 +27,7 @@ fn encoded(servers: &Servers) -> Vec<u8> {
 
 fn decoded(bytes: &[u8]) -> Result<Servers, DecodeError> {
     let mut reader = Reader::new(bytes);
-    let servers = Servers::decode(&mut reader)?;
+    let servers = Servers::decode(Level::FIRST, &mut reader)?;
     reader.finish().map(|()| servers)
 }
 

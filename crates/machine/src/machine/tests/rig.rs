@@ -125,7 +125,6 @@ fn control_text(change: &ControlChange) -> String {
         }
         ControlChange::Raised(level) => format!("raised to {}", level.level),
         ControlChange::Replaced { mark, by } => format!("{}: replaced by {by:?}", mark.zxid.0),
-        ControlChange::ListChangeMoved(id) => format!("change {} moves", id.0),
         ControlChange::ListChangeEnded { id, result } => {
             format!("change {} ends: {result:?}", id.0)
         }
