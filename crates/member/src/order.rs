@@ -124,7 +124,8 @@ impl Loop {
         };
         let replica = Replica::new(config, start.restored)?;
         let own = start.origin.member;
-        let servers = Servers::new((own, options.server), start.servers_restored);
+        let servers = Servers::new((own, options.server), start.servers_restored)
+            .described_by(&options.servers);
         let levels = Levels::new(options.known, start.level);
         Ok(Loop {
             origin: start.origin,
@@ -407,6 +408,7 @@ impl Loop {
     fn is_busy(&self) -> bool {
         let has_transfers = |it: &Leading| !it.offers.is_empty() || !it.lending.is_empty();
         !self.progress.is_ready()
+            || (self.role.leads() && self.is_changing_members())
             || (self.members.is_alone() && !self.role.leads())
             || self.role.leading().is_some_and(has_transfers)
             || self.catch_up.fetch().is_some()
@@ -533,6 +535,10 @@ impl Loop {
     pub fn finish(&mut self, wall_ms: i64) -> LoopOutput {
         self.maybe_campaign();
         self.maybe_configure();
+        self.tell_servers();
+        if self.is_changing_members() {
+            self.pursue_joining();
+        }
         self.report_heard();
         self.ask_leases();
         self.read_indexes();

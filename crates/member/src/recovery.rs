@@ -170,7 +170,8 @@ pub fn recover<D: Disk + Clone>(
 
 /// Like [`recover`], for a member of an ensemble. An empty directory gets a member id from `drawn`,
 /// and keeps this id in later starts. The content of a corrupt directory is moved aside: the other
-/// members have it, and the server comes back under another member id, without a vote.
+/// members have it, and the server comes back under another member id, without a vote. Only the
+/// directory of a server that began alone stays, and the start fails.
 ///
 /// # Errors
 /// The directory cannot be used, and moving its content aside would not help, or fails as well.
@@ -181,11 +182,21 @@ pub fn open_member<D: Disk + Clone>(
     skipped: impl FnMut(&RecoveryError),
 ) -> Result<OpenedMember<D>, RecoveryError> {
     match open_as_it_is(disk, drawn, reading.into(), skipped) {
-        Err(cause) if cause.is_corruption() => {
+        Err(cause) if cause.is_corruption() && !has_begun_alone(disk) => {
             let (dir, name) = datadir::set_aside(disk.clone())?;
             unborn(dir, drawn, Some((name, cause)))
         }
         other => other,
+    }
+}
+
+/// Whether the ensemble of this directory began with it alone. No other member may have its data
+/// then: servers that were added later may not have caught up. False if the files that say so are
+/// corrupt themselves.
+fn has_begun_alone<D: Disk + Clone>(disk: &D) -> bool {
+    match datadir::open(disk.clone()) {
+        Ok(Opened::Existing(dir)) => dir.birth().voters == [dir.identity().member_id],
+        Ok(Opened::Empty(_)) | Err(_) => false,
     }
 }
 

@@ -150,7 +150,6 @@ impl Hold {
                 }
                 ControlChange::Replaced { mark, by: Replacement::Image } => installed = Some(*mark),
                 ControlChange::Replaced { by: Replacement::Snapshot, .. }
-                | ControlChange::ListChangeMoved(_)
                 | ControlChange::ListChangeEnded { .. } => {}
             }
         }

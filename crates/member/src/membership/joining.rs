@@ -1,28 +1,41 @@
-//! Replaces lost members. A server that has lost its directory comes back with a new member id, and
-//! takes the vote of the member that it was before. See `docs/design/ensemble.md`, "Identity,
-//! birth, joining".
+//! Moves the Raft membership: a leader's steps to replace lost members, and to follow changes of
+//! the list of servers. See `docs/design/ensemble.md`, "Identity, birth, joining", and
+//! `docs/design/member-changes.md`.
 //!
-//! Only a leader does this. It registers in the state which server each linked member is. It adds a
-//! new member as a learner, if the former member of the same server is silent. Once the learner has
-//! caught up, the leader gives it the former member's vote, in one step of joint consensus. A
-//! member that has left the membership is removed from the state, too: it is forgotten.
+//! Only a leader does this, one step at a time. It registers in the state which server each linked
+//! member is. It adds a new member as a learner, if the former member of the same server is silent,
+//! or if the server has no vote yet. Once the learner has caught up, the leader gives it the former
+//! member's vote in one step of joint consensus, or a vote of its own. A member that has left the
+//! membership is removed from the state, too: it is forgotten, or retired if its server is no
+//! longer listed.
+//!
+//! While a change of the list is open, the leader first decides about it ([`judging`]), and then
+//! moves the votes to the servers of the next list ([`following`]).
 
 use std::collections::BTreeSet;
 
+use machine::control::list_change::ChangeId;
 use machine::{Command, ControlCommand, Level, MemberId};
 use replica::{MemberChange, Membership, MembershipChange, PeerStatus, Transition};
 
+mod following;
+mod judging;
+
 use crate::limits::CAUGHT_UP_ENTRIES;
 use crate::membership::bootstrap::{absent_server, absent_voter};
-use crate::membership::limits::REGISTERS_INTERVAL_MS;
+use crate::membership::limits::{LEAVE_PATIENCE_MS, REGISTERS_INTERVAL_MS};
 use crate::membership::servers::Servers;
 
-/// A leader's record of its last command that registered or forgot a member.
+/// A leader's record of its last command about members, and of how long its steps wait.
 #[derive(Default)]
 pub(crate) struct Joining {
     /// When that command was last handed over, by Loop's clock; `None` once the registered servers
     /// have changed.
     asked_ms: Option<u64>,
+    /// Since when this leader has seen a joint membership that it must end itself.
+    joint_since_ms: Option<u64>,
+    /// The accepted change that this leader pursues, and since when.
+    accepted: Option<(ChangeId, u64)>,
 }
 
 /// The leader's next step for members that join or leave. It takes one at a time.
@@ -32,6 +45,8 @@ pub(crate) enum JoinStep {
     Submit(Command<'static>),
     /// Propose this change of the membership.
     Change(MembershipChange),
+    /// Hand leadership to one of these members, because this one is to lose its vote.
+    HandOver(Vec<MemberId>),
 }
 
 /// A leader's view of the ensemble: the input of a step.
@@ -66,43 +81,118 @@ impl Joining {
             return Some(JoinStep::Submit(command));
         }
         if view.membership.is_joint() {
+            return self.leave(view);
+        }
+        self.joint_since_ms = None;
+        let Some(open) = view.servers.registered.open_change() else {
+            self.accepted = None;
+            let step = promotion(view).or_else(|| addition(view));
+            return step.or_else(|| departure(view)).map(JoinStep::Change);
+        };
+        let step = match open.is_accepted {
+            true => following::step(view, open, self.pursued_ms(open.id, view.now_ms)),
+            false => judging::step(view, open),
+        };
+        match step {
+            Some(JoinStep::Submit(_)) if is_soon => None,
+            Some(JoinStep::Submit(command)) => {
+                self.asked_ms = Some(view.now_ms);
+                Some(JoinStep::Submit(command))
+            }
+            step => step.or_else(|| addition(view).map(JoinStep::Change)),
+        }
+    }
+
+    /// For how long this leader has pursued an accepted change, in ms.
+    fn pursued_ms(&mut self, change: ChangeId, now_ms: u64) -> u64 {
+        let since_ms = match self.accepted {
+            Some((id, since_ms)) if id == change => since_ms,
+            _ => now_ms,
+        };
+        self.accepted = Some((change, since_ms));
+        now_ms - since_ms
+    }
+
+    /// Leaves a joint membership that does not end by itself. A leader that is to lose its vote
+    /// hands leadership over first, as long as it can: another leader then leaves.
+    fn leave(&mut self, view: &JoinView<'_>) -> Option<JoinStep> {
+        if view.membership.auto_leave {
             return None;
         }
-        let step = promotion(view).or_else(|| addition(view));
-        step.or_else(|| departure(view)).map(JoinStep::Change)
+        let since_ms = *self.joint_since_ms.get_or_insert(view.now_ms);
+        let stays = view.membership.voters.contains(&view.servers.own.0.0);
+        if stays || view.now_ms >= since_ms + LEAVE_PATIENCE_MS {
+            return Some(JoinStep::Change(MembershipChange::leave()));
+        }
+        let voters = view.membership.voters.iter().copied();
+        let ready: Vec<_> = voters.filter(|voter| has_caught_up(view, *voter)).collect();
+        hand_over(ready)
     }
+}
+
+fn hand_over(to: Vec<u64>) -> Option<JoinStep> {
+    let to: Vec<MemberId> = to.into_iter().map(MemberId).collect();
+    (!to.is_empty()).then_some(JoinStep::HandOver(to))
 }
 
 fn command(servers: &Servers, membership: &Membership) -> Option<Command<'static>> {
     let known =
         core::iter::once(servers.own).chain(servers.linked.iter().map(|(id, it)| (*id, it.number)));
     for (member, server) in known {
-        if servers.registered.members().get(&member) != Some(&server) {
+        let is_known = servers.registered.members().get(&member) == Some(&server);
+        if !is_known && !servers.is_unlisted(server) {
             return Some(Command::Control(ControlCommand::Register { member, server }));
         }
     }
-    let mut gone =
-        servers.registered.members().keys().filter(|member| {
-            !membership.contains(member.0) && !servers.linked.contains_key(member)
-        });
-    gone.next().map(|member| Command::Control(ControlCommand::Forget { member: *member }))
+    if let Some(described) = servers.undescribed() {
+        return Some(Command::Control(described));
+    }
+    let registered = servers.registered.members();
+    let mut left = registered.iter().filter(|(member, _)| !membership.contains(member.0));
+    left.find_map(|(member, number)| {
+        let member = *member;
+        match servers.is_unlisted(*number) {
+            true => Some(ControlCommand::Retire(member)),
+            false if servers.linked.contains_key(&member) => None,
+            false => Some(ControlCommand::Forget { member }),
+        }
+    })
+    .map(Command::Control)
 }
 
-/// The voters that a new member of this server would replace: voters registered as this server,
-/// other than `but`, and the placeholder if the server was absent at the birth. If there are none,
-/// one silent voter: preferably one that is registered as no server, because it was lost right
-/// after the birth, before any leader had a link from it; else one whose server has a second voter.
-fn voters_of(view: &JoinView<'_>, server: u64, but: MemberId) -> BTreeSet<u64> {
-    let voters = view.membership.voters.iter().copied().filter(|voter| *voter != but.0);
-    let server_of = |voter: &u64| view.servers.registered.number_of(MemberId(*voter));
+/// The voters that are registered as this server, other than `but`, and the placeholder if the
+/// server was absent at the birth.
+fn own_voters_of(view: &JoinView<'_>, server: u64, but: MemberId) -> BTreeSet<u64> {
     let nobody = absent_voter(server);
-    let is_known = |voter: &u64| server_of(voter) == Some(server) || Some(*voter) == nobody;
-    let known: BTreeSet<u64> = voters.clone().filter(is_known).collect();
-    if !known.is_empty() {
+    let is_known = |voter: &u64| server_of(view, *voter) == Some(server) || Some(*voter) == nobody;
+    let voters = view.membership.voters.iter().copied();
+    voters.filter(|voter| *voter != but.0 && is_known(voter)).collect()
+}
+
+/// The number of the server that a member is registered as.
+fn server_of(view: &JoinView<'_>, member: u64) -> Option<u64> {
+    view.servers.registered.number_of(MemberId(member))
+}
+
+/// Whether servers of the list wait for a vote: a change has added them, and the membership has
+/// fewer voters than the list.
+fn has_pending(view: &JoinView<'_>) -> bool {
+    let registered = &view.servers.registered;
+    registered.is_managed() && view.membership.voters.len() < registered.list().voter_count()
+}
+
+/// The voters that a new member of this server would replace: the server's own
+/// ([`own_voters_of`]). If there are none, and no server of the list waits for a vote, one silent
+/// voter: preferably one that is registered as no server, because it was lost right after the
+/// birth, before any leader had a link from it; else one whose server has a second voter.
+fn voters_of(view: &JoinView<'_>, server: u64, but: MemberId) -> BTreeSet<u64> {
+    let known = own_voters_of(view, server, but);
+    if !known.is_empty() || has_pending(view) {
         return known;
     }
+    let voters = view.membership.voters.iter().copied().filter(|voter| *voter != but.0);
     let mut lost = voters.filter(|voter| !is_heard(view, *voter));
-    let unknown = lost.clone().find(|voter| server_of(voter).is_none());
+    let unknown = lost.clone().find(|voter| server_of(view, *voter).is_none());
     unknown.or_else(|| lost.find(|voter| is_second(view, *voter))).into_iter().collect()
 }
 
@@ -136,34 +226,49 @@ fn is_silent(view: &JoinView<'_>, member: u64) -> bool {
     silent_ticks.is_none_or(|ticks| ticks >= view.silent_ticks_min)
 }
 
-/// Gives a learner that has caught up the vote of its server's former member. It replaces exactly
-/// one voter, so the number of votes does not change. If the server has two voters, the other one
-/// remains for a server without any.
+/// Whether a linked member has everything of the log but the last few entries. A leader has
+/// everything.
+fn has_caught_up(view: &JoinView<'_>, member: u64) -> bool {
+    if member == view.servers.own.0.0 {
+        return true;
+    }
+    let peer = view.peers.iter().find(|peer| peer.member_id == member);
+    peer.is_some_and(|peer| {
+        peer.snapshot_index.is_none()
+            && peer.matched_index + CAUGHT_UP_ENTRIES >= view.last_index
+            && peer.silent_ticks.is_some_and(|ticks| ticks < view.silent_ticks_min)
+    }) && !is_silent(view, member)
+}
+
+/// Gives a learner that has caught up the vote of its server's former member, or a vote of its own
+/// if the list has a place for it. A replacement replaces exactly one voter, so the number of votes
+/// does not change. If the server has two voters, the other one remains for a server without any.
 fn promotion(view: &JoinView<'_>) -> Option<MembershipChange> {
     for learner in &view.membership.learners {
-        let Some(server) = view.servers.registered.members().get(&MemberId(*learner)) else {
+        let Some(server) = server_of(view, *learner) else { continue };
+        if !view.servers.votes(server) || !has_caught_up(view, *learner) {
             continue;
-        };
-        let peer = view.peers.iter().find(|peer| peer.member_id == *learner);
-        let has_caught_up = peer.is_some_and(|peer| {
-            peer.snapshot_index.is_none()
-                && peer.matched_index + CAUGHT_UP_ENTRIES >= view.last_index
-        }) && !is_silent(view, *learner);
-        let replaced = voters_of(view, *server, MemberId(*learner));
+        }
+        let replaced = voters_of(view, server, MemberId(*learner));
         let are_silent = replaced.iter().all(|member| is_silent(view, *member));
-        if has_caught_up
-            && are_silent
-            && let Some(gone) = replaced.last()
-        {
-            let changes = vec![MemberChange::AddVoter(*learner), MemberChange::Remove(*gone)];
-            return Some(change(Transition::Joint, changes));
+        match replaced.last() {
+            Some(gone) if are_silent => {
+                let changes = vec![MemberChange::AddVoter(*learner), MemberChange::Remove(*gone)];
+                return Some(change(Transition::Joint, changes));
+            }
+            None if has_pending(view) => {
+                let changes = vec![MemberChange::AddVoter(*learner)];
+                return Some(change(Transition::Auto, changes));
+            }
+            _ => {}
         }
     }
     None
 }
 
-/// Adds a linked member as a learner, if its server's voters are silent. The same change removes
-/// earlier learners of that server that are silent, so a server has at most one.
+/// Adds a linked member as a learner, if its server's voters are silent, or if its server is to get
+/// a vote of its own, or none. The same change removes earlier learners of that server that are
+/// silent, so a server has at most one.
 fn addition(view: &JoinView<'_>) -> Option<MembershipChange> {
     for (member, linked) in &view.servers.linked {
         let server = &linked.number;
@@ -176,7 +281,10 @@ fn addition(view: &JoinView<'_>) -> Option<MembershipChange> {
         }
         let replaced = voters_of(view, *server, *member);
         let are_silent = replaced.iter().all(|member| is_silent(view, *member));
-        if replaced.is_empty() || !are_silent {
+        if view.servers.is_unlisted(*server) || !are_silent {
+            continue;
+        }
+        if replaced.is_empty() && !view.servers.is_added(*server) {
             continue;
         }
         let others = view.membership.learners.iter().copied().filter(|learner| {
@@ -191,9 +299,10 @@ fn addition(view: &JoinView<'_>) -> Option<MembershipChange> {
     None
 }
 
-/// Removes a silent learner if the voter that it was to replace is heard again, or if it is
-/// registered as no server: then it was forgotten before it was added, and nothing else would ever
-/// remove it. If it comes back, it is registered and added again.
+/// Removes a silent learner if the voter that it was to replace is heard again, or if its server
+/// has left the list, or if it is registered as no server: then it was forgotten before it was
+/// added, and nothing else would ever remove it. If it comes back, it is registered and added
+/// again.
 fn departure(view: &JoinView<'_>) -> Option<MembershipChange> {
     let mut learners = view.membership.learners.iter().copied();
     let gone = learners.find(|learner| {
@@ -203,7 +312,10 @@ fn departure(view: &JoinView<'_>) -> Option<MembershipChange> {
         }
         let server = view.servers.registered.members().get(&member);
         let is_back = |voter: &u64| is_heard(view, *voter);
-        server.is_none_or(|server| voters_of(view, *server, member).iter().any(is_back))
+        server.is_none_or(|server| {
+            view.servers.is_unlisted(*server)
+                || voters_of(view, *server, member).iter().any(is_back)
+        })
     })?;
     Some(change(Transition::Auto, vec![MemberChange::Remove(gone)]))
 }

@@ -3,6 +3,14 @@
 /// How long a command that registers or forgets a member may take before it is handed over again.
 pub const REGISTERS_INTERVAL_MS: u64 = 1_000;
 
+/// How long a leader that is to lose its vote tries to hand leadership over, before it ends a joint
+/// membership itself and steps down.
+pub const LEAVE_PATIENCE_MS: u64 = 2_000;
+
+/// How long an accepted change of the list of servers may wait for its first change of the votes,
+/// because too few of its voters are present. Then the leader gives it up.
+pub const CHANGE_PATIENCE_MS: u64 = 60_000;
+
 /// How often the leader is asked for a level that clients need, until the state has it: as often as
 /// a person might try.
 pub const RAISES_INTERVAL_MS: u64 = 1_000;
@@ -30,7 +38,7 @@ pub const CLIENT_URLS_MAX: usize = 8;
 /// Maximum bytes of a URL in a hello: a scheme, a DNS name and a port.
 pub const CLIENT_URL_BYTES_MAX: usize = 300;
 
-/// Maximum bytes of a server's name in a hello: as much as a DNS name, which etcd's names often are.
+/// Maximum bytes of a server's name in a hello: room for a DNS name, which etcd's names often are.
 pub const NAME_BYTES_MAX: usize = 255;
 
 /// Maximum bytes of a hello.

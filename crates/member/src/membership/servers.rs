@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use machine::{Level, MemberId, ServerList};
+use machine::{ControlCommand, Level, MemberId, ServerList, ServerRole};
 use replica::Membership;
 
 use crate::membership::bootstrap::absent_server;
@@ -15,6 +15,8 @@ use crate::membership::levels::RaiseRefused;
 pub(crate) struct Servers {
     /// This member, with the number of its server.
     pub own: (MemberId, u64),
+    /// The name and the clients' URLs of this member's server; `None` if etcd's clients see none.
+    pub described: Option<(String, Vec<String>)>,
     /// The servers as the state has them registered.
     pub registered: Arc<machine::Servers>,
     /// The members that have a link to this one, with their descriptions.
@@ -30,6 +32,8 @@ pub struct LinkedServer {
     pub level_max: Level,
     /// The version of the server's program, for people; empty if unknown.
     pub program: String,
+    /// The server's name, as etcd's clients see it; empty if unknown.
+    pub name: String,
     /// The URLs at which etcd's clients reach the server; empty if unknown.
     pub client_urls: Vec<String>,
 }
@@ -42,6 +46,7 @@ impl LinkedServer {
             number,
             level_max: Level::RELEASED,
             program: String::new(),
+            name: String::new(),
             client_urls: Vec::new(),
         }
     }
@@ -53,6 +58,7 @@ impl From<&Hello> for LinkedServer {
             number: hello.server,
             level_max: hello.known.level_max,
             program: hello.known.program.clone(),
+            name: hello.name.clone(),
             client_urls: hello.client_urls.clone(),
         }
     }
@@ -61,7 +67,14 @@ impl From<&Hello> for LinkedServer {
 impl Servers {
     /// The servers that a start restores from the state; no member is linked.
     pub fn new(own: (MemberId, u64), registered: machine::Servers) -> Servers {
-        Servers { own, registered: Arc::new(registered), linked: BTreeMap::new() }
+        Servers { own, described: None, registered: Arc::new(registered), linked: BTreeMap::new() }
+    }
+
+    /// These servers, with this member's description of its own server in its configuration.
+    pub fn described_by(self, configured: &ServerList) -> Servers {
+        let own = configured.servers.get(&self.own.1).filter(|own| !own.name.is_empty());
+        let described = own.map(|own| (own.name.clone(), own.client_urls.clone()));
+        Servers { described, ..self }
     }
 
     /// Notes that a member has linked to this one, or with `None` that the link ended.
@@ -75,6 +88,48 @@ impl Servers {
     /// Whether that member has a link to this one.
     pub fn is_linked(&self, member: MemberId) -> bool {
         self.linked.contains_key(&member)
+    }
+
+    /// Whether the list has no server with this number, and says which servers belong to the
+    /// ensemble: it was changed while the ensemble ran.
+    pub fn is_unlisted(&self, number: u64) -> bool {
+        let has_it = |list: &ServerList| list.servers.contains_key(&number);
+        self.registered.is_managed()
+            && !has_it(self.registered.list())
+            && !has_it(self.registered.list_to_follow())
+    }
+
+    /// The command that records the name and the clients' URLs of a server that has told others
+    /// than the managed list has.
+    pub fn undescribed(&self) -> Option<ControlCommand> {
+        let registered = &self.registered;
+        let told = self.linked.values().filter(|linked| !linked.name.is_empty());
+        let told = told.map(|linked| (linked.number, &linked.name, &linked.client_urls));
+        let (_, number) = self.own;
+        let own = self.described.iter().map(|(name, urls)| (number, name, urls));
+        let mut news = told.chain(own).filter(|(number, name, urls)| {
+            let record = registered.list().servers.get(number);
+            record.is_some_and(|it| it.name != **name || it.client_urls != **urls)
+        });
+        let (server, name, client_urls) = news.next().filter(|_| registered.is_managed())?;
+        let (name, client_urls) = (name.clone(), client_urls.clone());
+        Some(ControlCommand::Describe { server, name, client_urls })
+    }
+
+    /// Whether the server with this number is to vote. Every server is until the list was changed
+    /// while the ensemble ran.
+    pub fn votes(&self, number: u64) -> bool {
+        let record = self.registered.list_to_follow().servers.get(&number);
+        !self.registered.is_managed() || record.is_some_and(|it| it.role == ServerRole::Voter)
+    }
+
+    /// Whether a change of the list has added the server with this number, or is about to: it needs
+    /// no place of another member.
+    pub fn is_added(&self, number: u64) -> bool {
+        let registered = &self.registered;
+        let is_open = registered.open_change().is_some_and(|open| open.is_accepted);
+        let is_listed = registered.list_to_follow().servers.contains_key(&number);
+        (registered.is_managed() || is_open) && is_listed
     }
 
     /// Fills in URLs for clients: a server without URLs in `list` gets the URLs of its hello, or

@@ -10,7 +10,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use machine::{Command, ControlCommand, Level, LogIndex, MemberId, ServerList, StatedLevel};
+use machine::{
+    Command, ControlCommand, Level, LogIndex, MemberId, ServerList, ServerRecord, StatedLevel,
+};
 use replica::PeerStatus;
 
 use super::Loop;
@@ -29,6 +31,9 @@ pub(super) struct Members {
     servers_wanted: ServerList,
     memberships: Memberships,
     levels: Levels,
+    /// The servers that the driver was told last to make links to; `None` if it decides by its
+    /// configuration.
+    reached: Option<BTreeMap<u64, ServerRecord>>,
 }
 
 impl Members {
@@ -39,7 +44,7 @@ impl Members {
         memberships: Memberships,
         levels: Levels,
     ) -> Members {
-        Members { servers, servers_wanted, memberships, levels }
+        Members { servers, servers_wanted, memberships, levels, reached: None }
     }
 
     /// The servers of the members, from the state and the links.
@@ -80,6 +85,17 @@ impl Members {
         membership.voters == [self.servers.own.0.0] && membership.voters_outgoing.is_empty()
     }
 
+    /// Whether a lone voter has work with the list: other servers have come, a change is open, or
+    /// its own server is not registered yet.
+    fn has_list_work(&self) -> bool {
+        let registered = &self.servers.registered;
+        let (own, number) = self.servers.own;
+        let is_listed = registered.list().servers.contains_key(&number);
+        !self.servers.linked.is_empty()
+            || registered.open_change().is_some()
+            || (is_listed && registered.number_of(own) != Some(number))
+    }
+
     /// Notes that another member has linked to this one, with the description of its server, or
     /// with `None` that the link ended.
     pub fn on_linked(&mut self, member: MemberId, server: Option<LinkedServer>) {
@@ -91,6 +107,21 @@ impl Members {
         let is_same = *servers.list() == *self.servers.registered.list();
         self.servers.registered = servers;
         is_same
+    }
+
+    /// The servers of the state, if the members must reach others than the driver was told last.
+    fn news_of_servers(&mut self) -> Option<Arc<machine::Servers>> {
+        let registered = &self.servers.registered;
+        let is_decided =
+            registered.is_managed() || registered.open_change().is_some_and(|it| it.is_accepted);
+        if !is_decided {
+            return None;
+        }
+        let own = |(number, record): (u64, &ServerRecord)| (number, record.clone());
+        let reached: BTreeMap<_, _> = registered.to_reach().into_iter().map(own).collect();
+        let is_new = self.reached.as_ref() != Some(&reached);
+        self.reached = Some(reached);
+        is_new.then(|| registered.clone())
     }
 
     /// The list of servers that this member's configuration wants in the state, or `None` if the
@@ -217,7 +248,7 @@ impl Loop {
 
     /// Takes the next step to add, promote or remove members, if this member leads.
     pub(super) fn pursue_joining(&mut self) {
-        if !self.is_caught_up() || self.members.is_alone() {
+        if !self.is_caught_up() || (self.members.is_alone() && !self.members.has_list_work()) {
             return;
         }
         let level = self.level_to_join();
@@ -241,8 +272,31 @@ impl Loop {
                 // is tried again.
                 let _ = self.replica.propose_membership(&change);
             }
+            Some(JoinStep::HandOver(candidates)) => {
+                let known = |peer: &&PeerStatus| candidates.contains(&MemberId(peer.member_id));
+                let peers = self.replica.peers();
+                let best = peers.iter().filter(known).max_by_key(|peer| peer.matched_index);
+                let best = best.map(|peer| MemberId(peer.member_id));
+                best.map(|best| self.hand_over(Some(best)));
+            }
             None => {}
         }
+    }
+
+    /// Tells the driver of other servers to reach, and of the end of this member's own server.
+    pub(super) fn tell_servers(&mut self) {
+        if let Some(servers) = self.members.news_of_servers() {
+            let own = self.members.servers.own.1;
+            self.output.removed = self.members.servers.is_unlisted(own);
+            self.output.servers = Some(servers);
+        }
+    }
+
+    /// Whether the servers are being changed: a change of the list is open, or the membership is
+    /// joint.
+    pub(super) fn is_changing_members(&self) -> bool {
+        self.members.servers.registered.open_change().is_some()
+            || self.replica.membership().is_joint()
     }
 
     /// Submits this leader's settings and list of servers if the state has others: the leader's

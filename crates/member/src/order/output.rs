@@ -1,6 +1,8 @@
 //! The output of Loop, for the driver to pass on.
 
-use machine::{Mark, MemberId, StatedLevel};
+use std::sync::Arc;
+
+use machine::{Mark, MemberId, Servers, StatedLevel};
 
 use crate::leader::digests::Difference;
 use crate::message::{DiskJob, SnapshotJob, ToApply, UnknownEntry, UnreadableEntry};
@@ -50,6 +52,11 @@ pub struct LoopOutput {
     pub raised: Option<StatedLevel>,
     /// The revision to which this leader compacts etcd's keys automatically; for the server's log.
     pub compacting: Option<i64>,
+    /// The servers of the state, each time that a change of the list is accepted or finished, and
+    /// at the first turn if the list was ever changed. The driver makes links to these servers.
+    pub servers: Option<Arc<Servers>>,
+    /// Set when the list no longer has this member's server: it was removed for good.
+    pub removed: bool,
     /// Differences that a leader found when it compared digests; for the server's log.
     pub differences: Vec<Difference>,
     /// Snapshots that this member begins to fetch; for the server's log.

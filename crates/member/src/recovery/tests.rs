@@ -279,6 +279,26 @@ fn a_birth_that_failed_at_any_operation_is_done_again_with_the_same_id() {
     }
 }
 
+/// Other servers were added to it later. They may not have caught up, so its data may be the only
+/// data that there is.
+#[test]
+fn a_corrupt_member_that_began_alone_is_not_set_aside() {
+    let disk = FaultDisk::new(1);
+    let member = unborn(&disk, 1);
+    let birth = Birth { cluster_id: 7, voters: vec![member.member.0] };
+    let mut lived = member.be_born(&disk, &birth, WalOptions::default()).expect("is born");
+    (2..9).for_each(|index| append(&mut lived, index, 1));
+    drop(lived);
+    let path = disk.paths().into_iter().rfind(|path| path.ends_with(".log")).unwrap();
+    let mut bytes = disk.content(&path).unwrap();
+    bytes[8_256] ^= 1;
+    disk.set_content(&path, bytes);
+    let before = disk.paths();
+    let opened = open_member(&disk, &SECRET, WalOptions::default(), |_| {});
+    assert!(opened.is_err_and(|error| error.to_string().contains(".log is corrupt")));
+    assert_eq!(disk.paths(), before);
+}
+
 #[test]
 fn a_corrupt_member_is_set_aside_whole_and_comes_back_with_another_id() {
     type Damage<'d> = (&'d str, &'d dyn Fn(&FaultDisk));

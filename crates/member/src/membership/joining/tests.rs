@@ -6,6 +6,8 @@ use std::sync::Arc;
 use super::*;
 use crate::membership::servers::LinkedServer;
 
+mod changes;
+
 const OWN: (MemberId, u64) = (MemberId(11), 1);
 
 fn peer(member_id: u64, silent_ticks: Option<u64>, matched_index: u64) -> PeerStatus {
@@ -111,7 +113,12 @@ fn a_server_that_comes_with_another_member_replaces_one_that_is_silent() {
     let there = [peer(12, None, 900), peer(22, Some(0), 1_000 - CAUGHT_UP_ENTRIES)];
     let promoted = [MemberChange::AddVoter(22), MemberChange::Remove(12)];
     assert_eq!(step(&mut joining, &during, &there), changes(Transition::Joint, &promoted));
-    let joint = Membership { voters_outgoing: vec![11, 12, 13], ..membership(&[11, 13, 22], &[]) };
+    let outgoing = vec![11, 12, 13];
+    let joint = Membership {
+        voters_outgoing: outgoing,
+        auto_leave: true,
+        ..membership(&[11, 13, 22], &[])
+    };
     assert_eq!(step(&mut joining, &joint, &there), None);
     let after = membership(&[11, 13, 22], &[]);
     assert_eq!(step(&mut joining, &after, &there), submits(12, None));

@@ -44,7 +44,21 @@ fn append_some(found: &mut Recovered<FaultDisk>, indexes: core::ops::RangeInclus
 /// A directory with two snapshots beside that of the birth, and several segments. With `is_idle`,
 /// the log ends with a mark that the last entry was durable.
 fn lived(is_idle: bool) -> FaultDisk {
+    live(FaultDisk::new(1), is_idle)
+}
+
+/// Like [`lived`], for a server that began an ensemble together with another one.
+fn lived_in_ensemble() -> FaultDisk {
     let disk = FaultDisk::new(1);
+    let Ok(OpenedMember::Unborn(unborn)) = open_member(&disk, &SECRET, SMALL_WAL, |_| {}) else {
+        panic!("an empty directory is unborn");
+    };
+    let birth = Birth { cluster_id: 7, voters: vec![3, unborn.member.0] };
+    drop(unborn.be_born(&disk, &birth, SMALL_WAL).expect("is born"));
+    live(disk, true)
+}
+
+fn live(disk: FaultDisk, is_idle: bool) -> FaultDisk {
     let mut found = start_of(&disk, &mut Vec::new()).expect("is born");
     append_some(&mut found, 2..=6);
     write_snapshot(&disk, &found, 4, 1);
@@ -189,7 +203,7 @@ fn a_bit_that_is_flipped_anywhere_is_found() {
 /// A member of an ensemble sets the whole directory aside, which loses nothing.
 #[test]
 fn a_damaged_directory_of_a_member_is_set_aside_whole() {
-    let disk = lived(true);
+    let disk = lived_in_ensemble();
     let mut set_aside = 0;
     for (path, content) in contents(&disk) {
         let damaged = disk.fork(1);
