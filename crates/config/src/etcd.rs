@@ -4,9 +4,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use etcd::limits::REQUEST_BYTES_MAX_DEFAULT;
+use machine::Level;
 use machine::etcd::Settings;
-use member::fronts::etcd::OwnMember;
 use member::fronts::etcd::limits::ETCD_PROGRESS_MS;
+use member::fronts::etcd::{MemberChanges, OwnMember};
 use member::spaces::etcd::auto_compaction::AutoCompaction;
 use token::{AuthToken, OptionsError};
 
@@ -31,8 +32,18 @@ pub struct EtcdConfig {
     pub auth: EtcdAuth,
     /// Whether etcd v2 is served, too (`enable-v2`).
     pub has_v2: bool,
+    /// What requests to change the members say of themselves.
+    pub member_changes: MemberChanges,
     /// The facts about this server that clients see, and how HTTP is served.
     pub about: EtcdAbout,
+}
+
+impl EtcdConfig {
+    /// The facts for calls about the members, of a member that uses levels up to `level_max`.
+    pub fn own(&self, level_max: Level) -> OwnMember {
+        let changes = (level_max >= Level::MEMBERS).then_some(self.member_changes);
+        OwnMember { changes, ..self.about.own() }
+    }
 }
 
 /// How passwords are hashed and tokens made.
@@ -153,7 +164,7 @@ impl EtcdAbout {
     /// The entry of this server in the list of members.
     pub fn own(&self) -> OwnMember {
         let (name, peer_urls) = (self.name.clone(), self.peer_urls.clone());
-        OwnMember { name, peer_urls, client_urls: self.client_urls.clone() }
+        OwnMember { name, peer_urls, client_urls: self.client_urls.clone(), changes: None }
     }
 }
 
@@ -198,6 +209,7 @@ pub(super) struct EtcdDraft {
     request_bytes_max: Option<usize>,
     slow_request_ms: Option<u64>,
     auth: EtcdAuth,
+    member_changes: MemberChanges,
     /// Whether etcd v2 is served, too.
     pub has_v2: bool,
     /// Ports and facts about this server, if etcd's own flags give them.
@@ -266,6 +278,16 @@ impl EtcdDraft {
                 let is_possible = BCRYPT_COSTS.contains(&cost);
                 self.auth.bcrypt_cost = if is_possible { cost } else { BCRYPT_COST };
             }
+            "strict-reconfig-check" => {
+                let switch =
+                    value.parse().map_err(|_| format!("{value:?} is neither true nor false"));
+                self.member_changes.is_strict = switch?;
+            }
+            "max-learners" => {
+                let count = value.parse().ok().filter(|count| *count > 0);
+                self.member_changes.learners_max =
+                    count.ok_or_else(|| format!("{value:?} is no number above 0"))?;
+            }
             _ => return self.set_connections(flag, value),
         }
         Ok(true)
@@ -331,6 +353,7 @@ impl EtcdDraft {
             slow_request_ms: self.slow_request_ms.unwrap_or(SLOW_REQUEST_MS),
             auth: self.auth,
             has_v2: self.has_v2,
+            member_changes: self.member_changes,
             about,
         };
         let keys = EtcdKeys { replicated: self.replicated, auto_compaction };

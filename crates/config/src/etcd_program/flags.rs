@@ -133,7 +133,6 @@ const NO_ROTATION: &str = "log files are not rotated: let logrotate do that";
 const NO_V2: &str = "etcd v2 has keys of its own";
 const NO_PROXY: &str = "there is no v2 proxy";
 const NO_DOWNGRADE: &str = "there are no downgrades";
-const NO_LEARNERS: &str = "the members do not change yet";
 
 /// All flags, in the groups that the help shows.
 pub(super) const GROUPS: [(&str, &[Flag]); 9] = [
@@ -204,9 +203,9 @@ const CLUSTERING: &[Flag] = &[
         "etcd-cluster",
         "clusters are told apart by ids that they draw at their birth",
     ),
-    unserved("strict-reconfig-check", Kind::Switch, "true", NO_LEARNERS),
+    served("strict-reconfig-check", Kind::Switch, "true"),
     unserved("pre-vote", Kind::Switch, "true", "elections always begin with a pre-vote"),
-    unserved("max-learners", Kind::Number, "1", NO_LEARNERS),
+    served("max-learners", Kind::Count, "1"),
     unserved(
         "v2-deprecation",
         Kind::Choice(&["write-only", "write-only-skip-check", "write-only-drop-data", "gone"]),

@@ -34,6 +34,7 @@ mod leases;
 pub mod limits;
 mod lock_call;
 mod locks;
+mod member_change;
 mod method;
 mod passwords;
 mod range;
@@ -60,6 +61,7 @@ use machine::etcd::command::Command as EtcdCommand;
 use machine::etcd::lease_list::LeaseList;
 use machine::etcd::lease_read::LeaseRead;
 use machine::etcd::reply::{Outcome as EtcdOutcome, Refusal};
+use machine::reply::ControlOutcome;
 use machine::{
     Command, ConnectionId, ControlChange, EtcdChange, Identity, Level, Machine, MemberId, Outcome,
 };
@@ -91,6 +93,7 @@ use watches::Watches;
 
 pub use cluster::{ClusterMethod, OwnMember, ReplicaView};
 pub use credentials::Credentials;
+pub use member_change::MemberChanges;
 pub use method::{CallRefused, EtcdMethod, Need};
 pub use passwords::{PasswordDone, PasswordTask, PasswordWork};
 pub use reply::{Reply, ReplyPieces};
@@ -116,7 +119,7 @@ pub struct EtcdFrontConfig {
     /// The id of this member in the header of each response ([`machine::Control::etcd_id_of`]). A
     /// delivery with other servers changes it.
     pub shown_id: u64,
-    /// The name and URLs of this member in the list of members.
+    /// The name and URLs of this member in the list of members, and its settings for changes.
     pub own: OwnMember,
     /// The most operations in one level of a transaction (`max-txn-ops`). A delivery with new
     /// replicated settings changes it.
@@ -562,7 +565,8 @@ impl EtcdFront {
                     let own = MemberId(self.config.member_id);
                     self.config.shown_id = servers.etcd_id_of(own, self.level);
                 }
-                ControlChange::ListChangeMoved(_) | ControlChange::ListChangeEnded { .. } => {}
+                // The answer to the request, in this delivery or an earlier one, comes first.
+                ControlChange::ListChangeEnded { .. } => {}
             }
         }
         for change in changes.etcd.iter() {
@@ -592,6 +596,11 @@ impl EtcdFront {
                 Answer::Command { ticket, answered, .. } => self.on_answer(ticket, answered),
                 Answer::Synced { ticket, .. } => self.on_synced(ticket),
                 Answer::Lease { ticket, answered, .. } => self.on_lease_answer(ticket, answered),
+            }
+        }
+        for change in changes.control.iter() {
+            if let ControlChange::ListChangeEnded { id, result } = change {
+                self.on_change_ended(*id, *result);
             }
         }
     }
@@ -977,13 +986,18 @@ impl EtcdFront {
         };
         self.commands.give_back(bytes);
         if is_cancelled {
-            return;
+            return self.forget_cluster_call(ticket);
         }
         let outcome = match answered {
             Ok(Outcome::Etcd(outcome)) => outcome,
             Ok(Outcome::EtcdV2(outcome)) => return self.on_v2_outcome(ticket, outcome),
+            Ok(Outcome::Control(ControlOutcome::Requested(outcome))) => {
+                let Then::ChangeMembers(requested) = then else { return };
+                return self.on_requested(ticket, *requested, outcome);
+            }
             Ok(_) => unreachable!("etcd's clients ask for no others"),
             Err(unavailable) => {
+                self.forget_cluster_call(ticket);
                 let error = error_of_unavailable(unavailable, self.now.has_leader());
                 return self.output.results.push((ticket, Err(error.into())));
             }
@@ -1047,6 +1061,7 @@ impl EtcdFront {
         self.watches.on_replaced(true);
         self.v2_waits.on_replaced();
         self.on_other_users();
+        self.on_changes_replaced();
         for call in self.calls.values_mut() {
             if let Call::Ready(_, Some(client)) | Call::Confirming(_, Some(client)) = call {
                 client.forget();
@@ -1101,9 +1116,13 @@ impl EtcdFront {
             Some(Call::Moving(_)) => return,
             // Pieces go as slowly as the client takes them.
             Some(Call::Ready(Read::Stream(stream), _)) if stream.has_begun() => return,
+            Some(Call::Held { .. }) if self.cluster.behind_another.contains(&ticket) => {
+                Error::TimedOut
+            }
             Some(Call::Held { .. } | Call::HeldV2(_)) => Error::NotCapable,
             Some(
-                Call::Confirming(..)
+                Call::Changing(..)
+                | Call::Confirming(..)
                 | Call::Ready(..)
                 | Call::Asking(..)
                 | Call::Finding { .. }

@@ -8,6 +8,7 @@ use etcd::convert::{self, AuthChange, AuthQuestion, Header, LeaseResponse};
 use etcd::pb::etcdserverpb as pb;
 use etcd::v2::Request;
 use machine::LeaseId;
+use machine::control::list_change::ChangeId;
 use machine::etcd::Store;
 use machine::etcd::auth::Access;
 use machine::etcd::lease_list::LeaseList;
@@ -18,6 +19,7 @@ use super::cost::Cost;
 use super::credentials::{self, Asker, ClientIdentity};
 use super::hash_call::HashCall;
 use super::lease_call::{self, AskedLease, LeaseCall};
+use super::member_change::MemberChange;
 use super::method::{CallRefused, EtcdMethod, Need};
 use super::passwords::PasswordCall;
 use super::range::{Range, Stepped};
@@ -83,6 +85,8 @@ pub(super) enum Call {
     Password(Box<(PasswordCall, Arc<()>)>),
     /// A transfer of leadership that waits until the target leads.
     Moving(Moving),
+    /// A change of the members that is open, and waits until it has ended.
+    Changing(ChangeId, Box<MemberChange>),
     /// A compaction that was applied, and waits until the memory of the compacted versions is
     /// freed.
     Pruning {
@@ -100,6 +104,8 @@ pub(super) enum Then {
     /// The user gets a token. If users or roles have changed meanwhile, the password is checked
     /// anew.
     Token(Box<pb::AuthenticateRequest>),
+    /// The call waits until the change of the members that it requested has ended.
+    ChangeMembers(Box<MemberChange>),
 }
 
 /// A request to read whose form was checked.

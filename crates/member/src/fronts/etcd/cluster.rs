@@ -1,9 +1,10 @@
 //! Answers calls about the members: the service `etcdserverpb.Cluster`, and the methods of
 //! `Maintenance` that are about this member.
 //!
-//! etcd's clients cannot change the members yet. A call to change them is refused after the checks
-//! that etcd makes first, for example that the member exists. The error is then one that etcd has
-//! for a change that is not possible now.
+//! From level 5 on, a call to change the members becomes a command
+//! ([`member_change`](super::member_change)). If this build does not use level 5, the call is
+//! refused after the checks that etcd makes first, for example that the member exists. The error is
+//! then one that etcd has for a change that is not possible now.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +12,12 @@ use bytes::Bytes;
 use etcd::Error;
 use etcd::pb::{Message, etcdserverpb as pb};
 use etcd::versions::{CLUSTER_VERSION, ETCD_VERSION};
+use machine::control::list_change::ListChange;
+use machine::control::servers::{ServerId, ServerRole};
 use machine::etcd::alarm::Alarm;
 use machine::{Control, Machine, MemberId};
 
+use super::member_change::MemberChanges;
 use super::method::{CallRefused, Need};
 use crate::caller::Ticket;
 
@@ -40,7 +44,7 @@ pub enum ClusterMethod {
     Downgrade,
 }
 
-/// The name and the URLs of this member, for the list of members.
+/// The name and the URLs of this member, and its settings for calls about the members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnMember {
     /// The name.
@@ -49,6 +53,8 @@ pub struct OwnMember {
     pub peer_urls: Vec<String>,
     /// The URLs for clients.
     pub client_urls: Vec<String>,
+    /// The settings for changes of the members; `None` if this member does not use level 5.
+    pub changes: Option<MemberChanges>,
 }
 
 /// The state of this member's replica as the driver last told it, for calls about the members.
@@ -86,10 +92,10 @@ pub struct Site<'s> {
 /// A call about the members whose form was checked.
 pub(super) enum ClusterCall {
     List,
-    Add(Vec<String>),
-    /// A change of the member with this id. It is always refused: with this error if there is such
-    /// a member, and as an unknown member otherwise.
-    Change(u64, Error),
+    /// A change of the members, with the method and the request, to begin the call anew.
+    Change(ListChange, (ClusterMethod, Bytes)),
+    /// A change of the members that is done. The response lists the members.
+    Changed(ListChange),
     Status,
     Defragment,
     MoveLeader(u64),
@@ -109,12 +115,16 @@ pub(super) enum ClusterAnswer {
     Response(Vec<u8>),
     /// Loop is to hand leadership to this member; the call then waits as a [`Moving`].
     HandOver(u64),
+    /// The call becomes a command.
+    Request,
 }
 
 /// The calls about the members that are not done, and what the driver last told of the replica.
 #[derive(Default)]
 pub(super) struct ClusterCalls {
     pub pending: BTreeSet<Ticket>,
+    /// Calls to change the members that wait for the end of another change.
+    pub behind_another: Vec<Ticket>,
     pub replica: ReplicaView,
 }
 
@@ -129,23 +139,12 @@ impl ClusterCall {
                 let request: pb::MemberListRequest = decoded(request)?;
                 return Ok((ClusterCall::List, !request.linearizable));
             }
-            ClusterMethod::MemberAdd => {
-                let request: pb::MemberAddRequest = decoded(request)?;
-                check_urls(&request.peer_ur_ls).map_err(|_| Error::MemberBadUrls)?;
-                ClusterCall::Add(request.peer_ur_ls)
-            }
-            ClusterMethod::MemberRemove => {
-                let request: pb::MemberRemoveRequest = decoded(request)?;
-                ClusterCall::Change(request.id, Error::MemberNotEnoughStarted)
-            }
-            ClusterMethod::MemberUpdate => {
-                let request: pb::MemberUpdateRequest = decoded(request)?;
-                check_urls(&request.peer_ur_ls).map_err(|_| Error::MemberBadUrls)?;
-                ClusterCall::Change(request.id, Error::MemberNotEnoughStarted)
-            }
-            ClusterMethod::MemberPromote => {
-                let request: pb::MemberPromoteRequest = decoded(request)?;
-                ClusterCall::Change(request.id, Error::MemberNotLearner)
+            ClusterMethod::MemberAdd
+            | ClusterMethod::MemberRemove
+            | ClusterMethod::MemberUpdate
+            | ClusterMethod::MemberPromote => {
+                let change = list_change(method, request.clone())?;
+                ClusterCall::Change(change, (method, request))
             }
             ClusterMethod::Status => {
                 let _: pb::StatusRequest = decoded(request)?;
@@ -167,9 +166,9 @@ impl ClusterCall {
     /// The right that the call needs.
     pub fn need(&self) -> Need {
         match self {
-            ClusterCall::List | ClusterCall::Status => Need::User,
-            ClusterCall::Add(_)
-            | ClusterCall::Change(..)
+            // The right to a change was checked when it became a command.
+            ClusterCall::List | ClusterCall::Status | ClusterCall::Changed(_) => Need::User,
+            ClusterCall::Change(..)
             | ClusterCall::Defragment
             | ClusterCall::MoveLeader(_)
             | ClusterCall::Downgrade(_) => Need::Root,
@@ -196,20 +195,11 @@ impl ClusterCall {
             ClusterCall::List => {
                 pb::MemberListResponse { header: header(0), members: members() }.encode_to_vec()
             }
-            ClusterCall::Add(urls) => {
-                let has_one =
-                    |member: pb::Member| member.peer_ur_ls.iter().any(|url| urls.contains(url));
-                return Err(match members().into_iter().any(has_one) {
-                    true => Error::PeerUrlExists.into(),
-                    false => Error::MemberNotEnoughStarted.into(),
-                });
+            ClusterCall::Change(..) if site.own.changes.is_some() => {
+                return Ok(ClusterAnswer::Request);
             }
-            ClusterCall::Change(id, error) => {
-                return Err(match members().iter().any(|member| member.id == *id) {
-                    true => (*error).into(),
-                    false => Error::MemberNotFound.into(),
-                });
-            }
+            ClusterCall::Change(change, _) => return Err(refusal(change, &members()).into()),
+            ClusterCall::Changed(change) => changed(change, header(0), members()),
             ClusterCall::Status => status(site, machine, header).encode_to_vec(),
             // Compacted versions are freed without a call, and there is no file to make smaller.
             ClusterCall::Defragment => pb::DefragmentResponse::default().encode_to_vec(),
@@ -222,6 +212,72 @@ impl ClusterCall {
                 pb::DowngradeResponse { header, version }.encode_to_vec()
             }
         }))
+    }
+}
+
+/// Decodes a request to change the members, and checks its URLs.
+fn list_change(method: ClusterMethod, request: Bytes) -> Result<ListChange, CallRefused> {
+    let checked = |peer_urls: Vec<String>| match check_urls(&peer_urls) {
+        Ok(()) => Ok(peer_urls),
+        Err(_) => Err(Error::MemberBadUrls),
+    };
+    Ok(match method {
+        ClusterMethod::MemberAdd => {
+            let request: pb::MemberAddRequest = decoded(request)?;
+            let role = if request.is_learner { ServerRole::Learner } else { ServerRole::Voter };
+            ListChange::Add { peer_urls: checked(request.peer_ur_ls)?, role }
+        }
+        ClusterMethod::MemberUpdate => {
+            let request: pb::MemberUpdateRequest = decoded(request)?;
+            let server = ServerId(request.id);
+            ListChange::Update { server, peer_urls: checked(request.peer_ur_ls)? }
+        }
+        ClusterMethod::MemberPromote => {
+            let request: pb::MemberPromoteRequest = decoded(request)?;
+            ListChange::Promote(ServerId(request.id))
+        }
+        _ => {
+            let request: pb::MemberRemoveRequest = decoded(request)?;
+            ListChange::Remove(ServerId(request.id))
+        }
+    })
+}
+
+/// The error for a change that is not possible, because the members cannot be changed.
+fn refusal(change: &ListChange, members: &[pb::Member]) -> Error {
+    let is_known = |id: &ServerId| members.iter().any(|member| member.id == id.0);
+    match change {
+        ListChange::Add { peer_urls, .. } => {
+            let has_one =
+                |member: &pb::Member| member.peer_ur_ls.iter().any(|url| peer_urls.contains(url));
+            match members.iter().any(has_one) {
+                true => Error::PeerUrlExists,
+                false => Error::MemberNotEnoughStarted,
+            }
+        }
+        ListChange::Promote(id) if is_known(id) => Error::MemberNotLearner,
+        ListChange::Remove(id) | ListChange::Update { server: id, .. } if is_known(id) => {
+            Error::MemberNotEnoughStarted
+        }
+        _ => Error::MemberNotFound,
+    }
+}
+
+/// The response to a change of the members that is done.
+fn changed(
+    change: &ListChange,
+    header: Option<pb::ResponseHeader>,
+    members: Vec<pb::Member>,
+) -> Vec<u8> {
+    match change {
+        ListChange::Add { peer_urls, .. } => {
+            let is_new = |member: &&pb::Member| member.peer_ur_ls == *peer_urls;
+            let member = members.iter().find(is_new).cloned();
+            pb::MemberAddResponse { header, member, members }.encode_to_vec()
+        }
+        ListChange::Update { .. } => pb::MemberUpdateResponse { header, members }.encode_to_vec(),
+        ListChange::Promote(_) => pb::MemberPromoteResponse { header, members }.encode_to_vec(),
+        _ => pb::MemberRemoveResponse { header, members }.encode_to_vec(),
     }
 }
 
@@ -337,17 +393,21 @@ pub fn members(site: &Site<'_>, control: &Control) -> Vec<pb::Member> {
     };
     let shown = servers.list().servers.iter().map(|(number, record)| {
         let id = of_server(*number);
-        if id == Some(site.member_id) {
+        if id == Some(site.member_id) && !servers.is_managed() {
             return own.clone();
         }
         let shown_id = id.map(|id| control.etcd_id_of(MemberId(id)));
         let own_id = || servers.id_of(*number).map(|id| id.0);
+        let is_learner = match servers.is_managed() {
+            true => record.role != ServerRole::Voter,
+            false => id.is_some_and(|id| replica.learners.contains(&id)),
+        };
         pb::Member {
             id: shown_id.or_else(own_id).unwrap_or(*number),
             name: id.map(|_| record.name.clone()).unwrap_or_default(),
             peer_ur_ls: record.peer_urls.clone(),
             client_ur_ls: record.client_urls.clone(),
-            is_learner: id.is_some_and(|id| replica.learners.contains(&id)),
+            is_learner,
         }
     });
     shown.collect()

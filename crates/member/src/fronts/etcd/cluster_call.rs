@@ -1,16 +1,21 @@
 //! The Front's part in calls about the members. The Front answers each call under the lock, from
 //! the state and from the driver's view of the replica. A transfer of leadership then waits until
-//! the target leads.
+//! the target leads, and a change of the members until it has ended.
 
 use bytes::Bytes;
 use etcd::Error;
-use machine::{Machine, MemberId};
+use machine::control::list_change::{
+    Asker as ChangeAsker, ChangeFlags, ChangeId, ChangeRefused, ChangeRequest, LeaderRefused,
+};
+use machine::etcd::auth::ETCD_SCHEME;
+use machine::{Command, ControlCommand, Identity, Level, Machine, MemberId};
 
 use super::EtcdFront;
-use super::calls::{Call, Read};
+use super::calls::{Call, Read, Then};
 use super::cluster::{ClusterAnswer, ClusterCall, ClusterMethod, Moving, ReplicaView, Site, moved};
-use super::credentials::Asker;
-use super::method::CallRefused;
+use super::credentials::{self, Asker};
+use super::member_change::{MemberChange, MemberChanges, error_of_leader, error_of_request};
+use super::method::{CallRefused, EtcdMethod};
 use super::reply::{Found, Reply};
 use crate::caller::Ticket;
 use crate::fronts::etcd::limits::ETCD_TRANSFER_MS_MAX;
@@ -67,6 +72,7 @@ impl EtcdFront {
                 self.calls.insert(ticket, Call::Moving(Moving { target, until_ms }));
                 self.output.hand_overs.push((ticket, MemberId(target)));
             }
+            Ok(ClusterAnswer::Request) => self.request_change(ticket),
             Err(refused) => self.end_cluster_call(ticket, Err(refused)),
         }
     }
@@ -82,6 +88,7 @@ impl EtcdFront {
     /// Forgets a call that has ended. Does nothing if the call was not about members.
     pub(super) fn forget_cluster_call(&mut self, ticket: Ticket) {
         self.cluster.pending.remove(&ticket);
+        self.cluster.behind_another.retain(|waiting| *waiting != ticket);
     }
 
     /// Fails the transfers that have waited too long for their target to lead.
@@ -114,5 +121,100 @@ impl EtcdFront {
         };
         let result = result.map(encoded);
         self.output.results.push((ticket, result));
+    }
+
+    // Changes of the members.
+
+    /// Turns a call that waits for the lock into a command. The client's right was checked.
+    pub(super) fn request_change(&mut self, ticket: Ticket) {
+        let Some(Call::Ready(Read::Cluster(call), asker)) = self.calls.remove(&ticket) else {
+            return;
+        };
+        let ClusterCall::Change(change, kept) = call else { return };
+        if self.level < Level::MEMBERS {
+            let (method, request) = kept;
+            return self.hold(
+                ticket,
+                Level::MEMBERS,
+                (EtcdMethod::Cluster(method), request),
+                asker,
+            );
+        }
+        let MemberChanges { is_strict, learners_max } = self.config.own.changes.unwrap_or_default();
+        let request = ChangeRequest {
+            by: ChangeAsker::Etcd,
+            version: None,
+            flags: ChangeFlags { is_strict, ..ChangeFlags::default() },
+            learners_max,
+            change: change.clone(),
+        };
+        let id = credentials::info(&asker).map(|who| who.to_id());
+        let identity = id.as_deref().map(|id| Identity { scheme: ETCD_SCHEME, id });
+        let (bytes, command) = (kept.1.len(), Command::Control(ControlCommand::Request(request)));
+        if let Err(refused) = self.push_command(ticket, &command, bytes, identity) {
+            return self.end_cluster_call(ticket, Err(refused));
+        }
+        if let Some(Call::Command { then, .. }) = self.calls.get_mut(&ticket) {
+            *then = Then::ChangeMembers(Box::new(MemberChange { change, kept, asker }));
+        }
+    }
+
+    /// Takes the outcome of a request: the change is open, or it was refused.
+    pub(super) fn on_requested(
+        &mut self,
+        ticket: Ticket,
+        requested: MemberChange,
+        outcome: Result<ChangeId, ChangeRefused>,
+    ) {
+        match outcome {
+            Ok(id) => {
+                self.calls.insert(ticket, Call::Changing(id, Box::new(requested)));
+            }
+            Err(ChangeRefused::InProgress) => {
+                let MemberChange { kept: (method, request), asker, .. } = requested;
+                let method = EtcdMethod::Cluster(method);
+                self.calls.insert(ticket, Call::Held { method, request, asker });
+                self.cluster.behind_another.push(ticket);
+            }
+            Err(refused) => self.end_cluster_call(ticket, Err(error_of_request(refused))),
+        }
+    }
+
+    /// Takes the end of a change: the calls that asked for it get their results, and the calls that
+    /// waited for its end begin anew.
+    pub(super) fn on_change_ended(&mut self, id: ChangeId, result: Result<u64, LeaderRefused>) {
+        let is_it = |ticket: &&Ticket| matches!(self.calls.get(*ticket), Some(Call::Changing(other, _)) if *other == id);
+        let ended: Vec<Ticket> = self.cluster.pending.iter().filter(is_it).copied().collect();
+        for ticket in ended {
+            let Some(Call::Changing(_, requested)) = self.calls.remove(&ticket) else { continue };
+            match result {
+                Ok(_) => {
+                    let MemberChange { change, asker, .. } = *requested;
+                    let read = Read::Cluster(ClusterCall::Changed(change));
+                    self.calls.insert(ticket, Call::Ready(read, asker));
+                    self.turns.runnable.push_back(ticket);
+                }
+                Err(refused) => self.end_cluster_call(ticket, Err(error_of_leader(refused).into())),
+            }
+        }
+        for ticket in core::mem::take(&mut self.cluster.behind_another) {
+            let Some(Call::Held { method, request, asker }) = self.calls.remove(&ticket) else {
+                continue;
+            };
+            if let Err(refused) = self.begin(ticket, method, request, asker) {
+                self.end_cluster_call(ticket, Err(refused));
+            }
+        }
+    }
+
+    /// Ends the calls whose change may have ended in a state that another one replaced. Their
+    /// clients do not learn the result.
+    pub(super) fn on_changes_replaced(&mut self) {
+        let is_open =
+            |ticket: &&Ticket| matches!(self.calls.get(*ticket), Some(Call::Changing(..)));
+        let open: Vec<Ticket> = self.cluster.pending.iter().filter(is_open).copied().collect();
+        for ticket in open {
+            self.end_cluster_call(ticket, Err(Error::TimedOut.into()));
+        }
     }
 }

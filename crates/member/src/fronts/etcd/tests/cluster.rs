@@ -1,6 +1,9 @@
 //! Tests of calls about the members.
 
 use etcd::versions::ETCD_VERSION;
+use machine::control::list_change::{
+    Asker as ChangeAsker, ChangeFlags, ChangeId, ChangeRequest, LeaderRefused, ListChange,
+};
 use machine::{ControlCommand, ServerList, ServerRecord, ServerRole, ZkAddresses};
 
 use super::*;
@@ -251,4 +254,188 @@ fn a_header_names_the_server_once_the_level_and_the_servers_say_so() {
     // This member takes the place of the member of server 2.
     rig.control(ControlCommand::Register { member: MemberId(OWN), server: 2 });
     assert_eq!(own(&mut rig), second);
+}
+
+/// A Front at level 5 of a member of servers 1 and 2, and its leader's decisions.
+struct Members {
+    rig: Rig,
+}
+
+impl Members {
+    fn new(level: Level) -> Members {
+        let mut rig = Rig::new(false, level);
+        rig.front.config.own.changes = Some(MemberChanges::default());
+        rig.front.set_replica(replica(Some(OWN)));
+        let record = |number: u64| ServerRecord {
+            name: format!("m{number}"),
+            role: ServerRole::Voter,
+            peer_urls: vec![format!("http://s{number}:2380")],
+            client_urls: Vec::new(),
+            zk: None,
+        };
+        let servers = [(1, record(1)), (2, record(2))].into();
+        let mut members = Members { rig };
+        members.decide(ControlCommand::SetServers(ServerList { version: 0, servers }));
+        for (member, server) in [(OWN, 1), (OTHER, 2)] {
+            members.decide(ControlCommand::Register { member: MemberId(member), server });
+        }
+        members.decide(ControlCommand::Raise(level.into()));
+        members
+    }
+
+    /// Applies a command of the leader, and delivers its changes.
+    fn decide(&mut self, command: ControlCommand) {
+        let stamp =
+            Stamp { time_ms: 0, origin: ORIGIN, connection: ConnectionId(0), identities: &[] };
+        let mut changes = Changes::default();
+        self.rig.machine.apply(&stamp, &Command::Control(command), &mut changes);
+        self.rig.deliver(changes, Vec::new());
+    }
+
+    fn open(&self) -> Option<ChangeId> {
+        self.rig.machine.control().servers().open_change().map(|open| open.id)
+    }
+
+    fn add(&mut self, url: &str) -> Ticket {
+        let request = pb::MemberAddRequest { peer_ur_ls: vec![url.to_string()], is_learner: false };
+        ask(&mut self.rig, ClusterMethod::MemberAdd, &request)
+    }
+
+    fn added(&mut self, ticket: Ticket) -> Result<pb::MemberAddResponse, CallRefused> {
+        self.rig.result(ticket)
+    }
+}
+
+#[test]
+fn a_member_is_added_when_the_leader_has_finished() {
+    let mut members = Members::new(Level::MEMBERS);
+    let ticket = members.add("http://s3:2380");
+    members.rig.apply();
+    let id = members.open().expect("the request opens a change");
+    assert!(members.rig.results.is_empty());
+    members.decide(ControlCommand::Accept(id));
+    assert!(members.rig.results.is_empty());
+    members.decide(ControlCommand::Finish(id));
+    let added = members.added(ticket).unwrap();
+    let new = added.member.expect("the response has it");
+    assert_eq!((new.name, new.peer_ur_ls), (String::new(), vec!["http://s3:2380".to_string()]));
+    assert_eq!((added.members.len(), added.header.unwrap().revision), (3, 0));
+    members.rig.check_empty();
+}
+
+#[test]
+fn the_leaders_refusals_are_etcds_errors() {
+    for (reason, error) in [
+        (LeaderRefused::NoQuorum, Error::Unhealthy),
+        (LeaderRefused::NotEnoughStarted, Error::MemberNotEnoughStarted),
+        (LeaderRefused::LearnerNotReady, Error::LearnerNotReady),
+    ] {
+        let mut members = Members::new(Level::MEMBERS);
+        let ticket = members.add("http://s3:2380");
+        members.rig.apply();
+        let change = members.open().unwrap();
+        members.decide(ControlCommand::Refuse { change, reason });
+        assert_eq!(members.added(ticket), Err(error.into()));
+        members.rig.check_empty();
+    }
+}
+
+#[test]
+fn what_the_state_refuses_is_answered_at_once() {
+    let mut members = Members::new(Level::MEMBERS);
+    let ticket = members.add("http://s2:2380");
+    members.rig.apply();
+    assert_eq!(members.added(ticket), Err(Error::PeerUrlExists.into()));
+    let request = pb::MemberRemoveRequest { id: 77 };
+    let ticket = ask(&mut members.rig, ClusterMethod::MemberRemove, &request);
+    members.rig.apply();
+    let refused = members.rig.result::<pb::MemberRemoveResponse>(ticket);
+    assert_eq!(refused, Err(Error::MemberNotFound.into()));
+    let request = pb::MemberPromoteRequest { id: OTHER };
+    let ticket = ask(&mut members.rig, ClusterMethod::MemberPromote, &request);
+    members.rig.apply();
+    let refused = members.rig.result::<pb::MemberPromoteResponse>(ticket);
+    assert_eq!(refused, Err(Error::MemberNotLearner.into()));
+    members.rig.check_empty();
+}
+
+#[test]
+fn a_change_waits_for_the_end_of_another_one() {
+    let mut members = Members::new(Level::MEMBERS);
+    let (first, second) = (members.add("http://s3:2380"), members.add("http://s4:2380"));
+    members.rig.apply();
+    let id = members.open().unwrap();
+    assert!(members.rig.results.is_empty());
+    members.decide(ControlCommand::Accept(id));
+    members.decide(ControlCommand::Finish(id));
+    assert_eq!(members.added(first).unwrap().members.len(), 3);
+    members.rig.apply();
+    let id = members.open().expect("the second one has begun anew");
+    members.decide(ControlCommand::Accept(id));
+    members.decide(ControlCommand::Finish(id));
+    assert_eq!(members.added(second).unwrap().members.len(), 4);
+    members.rig.check_empty();
+}
+
+#[test]
+fn a_change_that_takes_too_long_ends_without_an_answer() {
+    let mut members = Members::new(Level::MEMBERS);
+    let (open, behind) = (members.add("http://s3:2380"), members.add("http://s4:2380"));
+    members.rig.apply();
+    members.rig.front.set_now(Now { monotonic_ms: ETCD_CALL_MS_MAX, ..Now::default() });
+    members.rig.front.on_tick();
+    members.rig.take();
+    assert_eq!(members.added(open), Err(Error::TimedOut.into()));
+    assert_eq!(members.added(behind), Err(Error::TimedOut.into()));
+    members.rig.check_empty();
+    // The end of the change finds no call.
+    let id = members.open().unwrap();
+    members.decide(ControlCommand::Accept(id));
+    members.decide(ControlCommand::Finish(id));
+    assert!(members.rig.results.is_empty());
+}
+
+#[test]
+fn the_level_is_raised_for_the_first_change() {
+    let mut members = Members::new(Level::TOKENS);
+    let ticket = members.add("http://s3:2380");
+    assert_eq!(members.rig.told, ["Need(Level(5))"]);
+    members.decide(ControlCommand::Raise(Level::MEMBERS.into()));
+    members.rig.apply();
+    let id = members.open().expect("it has begun anew");
+    members.decide(ControlCommand::Accept(id));
+    members.decide(ControlCommand::Finish(id));
+    assert!(members.added(ticket).is_ok());
+    members.rig.check_empty();
+}
+
+/// All commands arrive in one delivery, as at a follower that was behind.
+#[test]
+fn an_answer_and_the_end_of_its_change_may_come_together() {
+    let mut members = Members::new(Level::MEMBERS);
+    let ticket = members.add("http://s3:2380");
+    let rig = &mut members.rig;
+    let connection = CONNECTION;
+    let stamp = Stamp { time_ms: 0, origin: ORIGIN, connection, identities: &[] };
+    let mut changes = Changes::default();
+    let request = ControlCommand::Request(ChangeRequest {
+        by: ChangeAsker::Etcd,
+        version: None,
+        flags: ChangeFlags { is_strict: true, ..ChangeFlags::default() },
+        learners_max: 1,
+        change: ListChange::Add {
+            peer_urls: vec!["http://s3:2380".to_string()],
+            role: ServerRole::Voter,
+        },
+    });
+    let reply = rig.machine.apply(&stamp, &Command::Control(request), &mut changes);
+    let Outcome::Control(ControlOutcome::Requested(Ok(id))) = reply.outcome else { panic!() };
+    for command in [ControlCommand::Accept(id), ControlCommand::Finish(id)] {
+        rig.machine.apply(&stamp, &Command::Control(command), &mut changes);
+    }
+    let (mark, reads, answered) = (reply.mark, Vec::new(), Ok(reply.outcome));
+    rig.submitted.clear();
+    rig.deliver(changes, vec![Answer::Command { connection, ticket, mark, answered, reads }]);
+    assert!(members.added(ticket).is_ok());
+    members.rig.check_empty();
 }
