@@ -334,6 +334,8 @@ impl ClusterDraft {
         self.own.number = Some((u64::from(given.own), said.place.clone()));
         self.given = Some((given.listen.clone(), given.auth.clone()));
         self.attendance = given.attendance;
+        // A list of one server is that of a server to which others may be added.
+        self.standalone_enabled = false;
         for GivenServer { number, name, line } in &given.servers {
             let added = self.add(said.clone(), &number.to_string(), line);
             added.map_err(|cause| said.refused(cause))?;

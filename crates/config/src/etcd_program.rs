@@ -22,8 +22,11 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::{Exit, ServeArgs};
+use machine::Level;
+
 use crate::{LEVEL_MAX_VARIABLE, ReadFile};
-pub use kept::text as text_of_servers;
+pub use cluster::server_line_of;
+pub use kept::{text as text_of_servers, text_of_list};
 use sources::{Asked, failed};
 
 /// The name of the program and of the subcommand.
@@ -72,9 +75,11 @@ fn serve_args(
         Asked::Help => return Err(Exit::Help(help::help())),
         Asked::Server(values) => values,
     };
+    let level = variables.get(LEVEL_MAX_VARIABLE).and_then(|text| text.parse().ok());
+    let may_grow = level.is_some_and(|level: u16| level >= Level::MEMBERS.number());
     let Some(file) = sources::config_file(&values, variables) else {
         let warnings = sources::environment(&mut values, variables)?;
-        return settle::serve_args(values, warnings, false, read).map_err(failed);
+        return settle::serve_args(values, warnings, (false, may_grow), read).map_err(failed);
     };
     let text = match read(Path::new(&file)) {
         Ok(Some(text)) => text,
@@ -83,7 +88,7 @@ fn serve_args(
     };
     // As in etcd, a file makes other flags and all variables count for nothing.
     let (values, warnings) = yaml::read(&file, &text).map_err(failed)?;
-    settle::serve_args(values, warnings, true, read).map_err(failed)
+    settle::serve_args(values, warnings, (true, may_grow), read).map_err(failed)
 }
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ pub(crate) fn join(
 }
 
 fn unborn_hello(config: &NodeConfig, cluster: &ClusterConfig, bootstrap: &Bootstrap) -> Hello {
-    bootstrap.hello().clone().with_client_urls(client_urls(config, cluster))
+    described(bootstrap.hello().clone(), config, cluster)
 }
 
 fn born_hello(
@@ -179,15 +179,17 @@ fn born_hello(
     let mut servers = cluster.voters.clone();
     servers.sort_unstable();
     let level = recovered.machine.control().level().clone();
-    Hello::unborn(cluster.server, member, servers, config.member.order.known.clone())
-        .born(boot, recovered.dir.birth().clone(), level)
-        .with_client_urls(client_urls(config, cluster))
+    let hello = Hello::unborn(cluster.server, member, servers, config.member.order.known.clone());
+    described(hello.born(boot, recovered.dir.birth().clone(), level), config, cluster)
 }
 
-/// The URLs at which etcd clients reach this server, from its own configuration.
-fn client_urls(config: &NodeConfig, cluster: &ClusterConfig) -> Vec<String> {
-    let own = config.member.order.servers.servers.get(&cluster.server);
-    own.map(|own| own.client_urls.clone()).unwrap_or_default()
+/// A hello with the name of this server, the URLs at which etcd's clients reach it and those at
+/// which the other servers do, from its own configuration.
+fn described(hello: Hello, config: &NodeConfig, cluster: &ClusterConfig) -> Hello {
+    let Some(own) = config.member.order.servers.servers.get(&cluster.server) else { return hello };
+    let hello = hello.with_client_urls(own.client_urls.clone());
+    // A name that a hello has no room for is not told.
+    hello.clone().with_peer_urls(own.peer_urls.clone(), own.name.clone()).unwrap_or(hello)
 }
 
 fn link(

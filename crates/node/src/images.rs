@@ -9,6 +9,7 @@ use machine::{Mark, PreparedImage};
 use member::order::InstallRefused;
 use member::recovery::RecoveryError;
 use member::snapshot::received::{self, ImageReceiver};
+use parking_lot::Mutex;
 use storage::StorageError;
 use storage::disk::RealDisk;
 use storage::snapshot::{SNAPSHOT_DIR, SnapshotReader, snapshot_name};
@@ -67,6 +68,15 @@ pub struct Upload {
     receiver: Option<ImageReceiver<RealDisk>>,
 }
 
+/// Callers that wait for snapshots.
+#[derive(Default)]
+pub(crate) struct ImageWaiters {
+    /// Callers that wait for a snapshot; at most one for each connection of the admin server.
+    pub snapshots: Mutex<Vec<SnapshotWaiter>>,
+    /// Gets the mark of the uploaded snapshot that is being installed, once it is the state.
+    pub install: Mutex<Option<oneshot::Sender<Mark>>>,
+}
+
 /// A caller that waits for a snapshot.
 pub(crate) struct SnapshotWaiter {
     /// The number of the awaited snapshot, in Loop's count. A later snapshot will do, too.
@@ -85,7 +95,7 @@ impl MonitorHandle {
         let (sender, receiver) = oneshot::channel();
         self.shared.ask_loop(|member| {
             let number = member.want_snapshot();
-            self.shared.snapshot_waiters.lock().push(SnapshotWaiter { number, sender });
+            self.shared.waiters.snapshots.lock().push(SnapshotWaiter { number, sender });
         });
         receiver
     }
@@ -139,7 +149,7 @@ impl Upload {
     ) -> Result<(), InstallRefused> {
         self.shared.ask_loop(|member| {
             member.install(image)?;
-            *self.shared.install_waiter.lock() = Some(sender);
+            *self.shared.waiters.install.lock() = Some(sender);
             Ok(())
         })
     }
@@ -199,6 +209,6 @@ impl Shared {
     }
 
     fn take_waiters(&self, number: u64) -> Vec<SnapshotWaiter> {
-        self.snapshot_waiters.lock().extract_if(.., |waiter| waiter.number <= number).collect()
+        self.waiters.snapshots.lock().extract_if(.., |waiter| waiter.number <= number).collect()
     }
 }

@@ -16,6 +16,7 @@ mod cluster;
 mod discovery;
 mod images;
 pub mod limits;
+mod listed;
 mod metrics;
 mod peer_frame;
 mod peer_hello;
@@ -30,6 +31,7 @@ mod threads;
 pub use cluster::ClusterConfig;
 pub use discovery::{DiscoverError, Discovery, discover};
 pub use images::{NotInstalled, TakenSnapshot, Upload};
+pub use listed::ListNews;
 pub use metrics::{
     MonitorHandle, NodeMetrics, ReplicaFacts, Startup, TimeBuckets, WRITE_BOUNDS_US,
 };

@@ -9,19 +9,22 @@ use std::time::{Duration, Instant};
 
 use machine::Origin;
 use machine::image::restore::RestoreError;
-use member::message::{FrontCounts, FrontId, Membership, ReplicaError, UnknownEntry};
+use member::message::{FrontCounts, FrontId, ReplicaError, UnknownEntry};
 use member::recovery::{Options, Reading, Recovered, RecoveryError, recover};
 use member::snapshot::limits::ROOM_BYTES_MIN;
 use member::{Apply, CommandCounts, LogWriter, ReplyRoom, SnapshotWriter, WatchInterest};
 use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
-use storage::datadir::{DataDir, IDENTITY_FILE, is_own_name};
+use storage::datadir::{DataDir, IDENTITY_FILE, SERVERS_FILE, is_own_name};
 use storage::disk::RealDisk;
 use storage::wal::{WAL_DIR, WalOptions, is_log_name};
 use thiserror::Error;
+use tokio::sync::watch;
 
 use crate::cluster::{self, ClusterConfig};
+use crate::images::ImageWaiters;
 use crate::limits::{HAND_OVER_LIMIT, HAND_OVER_LOOK};
+use crate::listed::ListNews;
 use crate::metrics::{MonitorHandle, NodeMetrics, Startup};
 use crate::peer_sockets::{PeerHandle, PeerSockets};
 use crate::queue::{Inbox, Mail};
@@ -196,7 +199,7 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
             (recovered, None)
         }
     };
-    check_ensemble(&recovered.restored.membership, recovered.origin, config.cluster.as_ref())
+    check_ensemble(&recovered, config)
         .map_err(|cause| StartError::Ensemble { dir: dir_name.clone(), cause })?;
     tell_recovered(config, &recovered, began.elapsed());
     let mut startup = Startup {
@@ -233,12 +236,12 @@ pub fn start(config: &NodeConfig, listener: ChangeListener) -> Result<Node, Star
         commit_index: AtomicU64::new(0),
         log_synced_ms: AtomicU64::new(0),
         metrics: Mutex::new(NodeMetrics { startup, last_snapshot, ..NodeMetrics::default() }),
-        snapshot_waiters: Mutex::default(),
-        install_waiter: Mutex::default(),
+        waiters: ImageWaiters::default(),
         disk: disk.clone(),
         data_dir: config.data_dir.clone(),
         fsync_warning: config.fsync_warning,
         peers: cluster.as_ref().map(|it| it.sockets.handle()),
+        listed: watch::Sender::new(None),
     });
     let log = LogWriter::new(recovered.wal, ROOM_BYTES_MIN);
     let image = SnapshotWriter::new(disk.clone(), recovered.dir.identity().cluster_id);
@@ -380,6 +383,12 @@ impl Node {
         self.dir.keep_servers(text)
     }
 
+    /// Where news of the list of servers come, each time that a change of it is accepted or has
+    /// finished. At a start the list of the state comes first, if it was ever changed.
+    pub fn listed(&self) -> watch::Receiver<Option<ListNews>> {
+        self.shared.listed.subscribe()
+    }
+
     /// Where the Fronts of etcd clients tell Apply that they watch keys.
     pub fn watch_interest(&self) -> Arc<WatchInterest> {
         self.of_apply.watch_interest.clone()
@@ -477,14 +486,13 @@ impl Node {
 
 /// Refuses a directory of the other kind. In an ensemble, a standalone server's directory would go
 /// on serving clients alone. A member's directory in a standalone server would wait for ever for
-/// servers that the configuration does not name.
-fn check_ensemble(
-    membership: &Membership,
-    origin: Origin,
-    cluster: Option<&ClusterConfig>,
-) -> Result<(), String> {
-    let is_alone = membership.voters == [origin.member.0];
-    match cluster {
+/// servers that the configuration does not name. A list that the directory itself keeps may have
+/// other servers than those that vote: it was changed while the ensemble ran.
+fn check_ensemble(recovered: &Recovered<RealDisk>, config: &NodeConfig) -> Result<(), String> {
+    let membership = &recovered.restored.membership;
+    let is_alone = membership.voters == [recovered.origin.member.0];
+    match &config.cluster {
+        _ if config.data_dir.join(SERVERS_FILE).is_file() => Ok(()),
         Some(cluster) if is_alone && cluster.voters.len() > 1 => Err(format!(
             "it belongs to a standalone server, and an ensemble of {} is configured: start this \
              server \

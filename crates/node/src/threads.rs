@@ -36,11 +36,12 @@ use parking_lot::{Mutex, RwLock};
 use storage::StorageError;
 use storage::disk::RealDisk;
 use storage::wal::SpareJob;
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 
 use crate::ack_latency::Reached;
-use crate::images::SnapshotWaiter;
+use crate::images::ImageWaiters;
 use crate::limits::{LOOP_TURNS_MAX, MAIL_MAX, MAIL_WAIT, REST_MAX, SEGMENT_RESTS, SNAPSHOT_RESTS};
+use crate::listed::ListNews;
 use crate::metrics::NodeMetrics;
 use crate::peer_sockets::PeerHandle;
 use crate::queue::{Inbox, Mail};
@@ -83,16 +84,15 @@ pub(crate) struct Shared {
     /// When the log was last made durable, in ms since `started`; 0 if it never was.
     pub log_synced_ms: AtomicU64,
     pub metrics: Mutex<NodeMetrics>,
-    /// Callers that wait for a snapshot; at most one for each connection of the admin server.
-    pub snapshot_waiters: Mutex<Vec<SnapshotWaiter>>,
-    /// Gets the mark of the uploaded snapshot that is being installed, once it is the state.
-    pub install_waiter: Mutex<Option<oneshot::Sender<Mark>>>,
+    pub waiters: ImageWaiters,
     pub disk: RealDisk,
     pub data_dir: PathBuf,
     /// A warning is logged when a sync of the log takes longer than this.
     pub fsync_warning: Duration,
     /// The links to the other members; `None` in a standalone server.
     pub peers: Option<PeerHandle>,
+    /// The newest list of servers that Loop has told.
+    pub listed: watch::Sender<Option<ListNews>>,
 }
 
 /// The part of the node that a connection runtime uses.

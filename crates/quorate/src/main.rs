@@ -20,6 +20,7 @@ mod hangup;
 mod hints;
 mod inspect;
 mod inspect_etcd;
+mod joining;
 mod listen_chunk;
 mod listen_etcd;
 mod listen_zk;

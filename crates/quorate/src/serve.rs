@@ -28,7 +28,7 @@ use member::order;
 use member::recovery::Options;
 use member::spaces;
 use member::throttle::Throttle;
-use node::{FrontHandle, Node, NodeConfig, StartBoard};
+use node::{FrontHandle, ListNews, Node, NodeConfig, StartBoard};
 use replica::LogMemory;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -43,6 +43,7 @@ use crate::connections::{Connections, Face};
 use crate::data_dir;
 use crate::descriptors;
 use crate::hangup::Reloaded;
+use crate::joining;
 use crate::listen_chunk::{self, Chunks};
 use crate::listen_etcd::{self, EtcdFace, MemberView, Tokens, face_of};
 use crate::listen_zk::{self, Acceptor, ConnectionLimits, Question, Wire};
@@ -96,6 +97,13 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     if args.etcd.is_some() {
         data_dir::refuse_etcds(&config.storage)?;
     }
+    let (args, config) = match joining::find_number(args, &config)? {
+        Some(args) => {
+            let (config, _) = load(&args, &env_of_process())?;
+            (args, config)
+        }
+        None => (args.clone(), config),
+    };
     if config.storage.level_max > Level::RELEASED {
         let level = config.storage.level_max;
         tracing::warn!(
@@ -104,7 +112,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         );
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(config, args.clone(), logging))
+    runtime.block_on(serve(config, args, logging))
 }
 
 /// How the log is written: as etcd's if the server was started under etcd's name.
@@ -162,6 +170,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
         // The next start does the work that a stopped start has not done.
         () = end.wait() => return Ok(ExitCode::SUCCESS),
     };
+    let mut listed = node.listed();
     given.as_ref().map_or(Ok(()), |_| keep_servers(&config, &node))?;
     // The node comes before the chunk store, since its lock protects the data directory. Nothing
     // waits for the chunk store.
@@ -176,9 +185,10 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     connections.note_own_files(chunks.as_ref().map_or(0, |_| listen_chunk::descriptors_of_files()));
     ready::say(&ports, &shown_monitoring, &config.storage.data_dir, given.is_some())?;
     audit(&config, "serverStart", "success");
+    let of_chunks = (chunks.as_deref(), connections);
     tokio::select! {
-        ended = serve_clients(&config, acceptor, (ports, etcd), (chunks.as_deref(), connections), tls)
-            => ended?,
+        ended = serve_clients(&config, acceptor, (ports, etcd), of_chunks, tls) => ended?,
+        removed = follow_list(&config, &node, &mut listed), if given.is_some() => removed?,
         () = end.wait() => {}
     }
     tracing::info!("stopping");
@@ -214,6 +224,37 @@ fn start_faces(
 fn keep_servers(config: &ServeConfig, node: &Node) -> anyhow::Result<()> {
     let text = etcd_program::text_of_servers(config.cluster.as_ref());
     node.keep_servers(&text).context("the list of servers in the data directory")
+}
+
+/// How long a removed member serves on, so that the client that removed it gets its answer
+/// (`EtcdServer.run`, 3.6: it stops one second after the removal).
+const REMOVED_SERVES: Duration = Duration::from_secs(1);
+
+/// Stores the list of servers in the data directory each time that it changes while the ensemble
+/// runs. Returns once this server was removed from the list: it must end.
+async fn follow_list(
+    config: &ServeConfig,
+    node: &Node,
+    listed: &mut tokio::sync::watch::Receiver<Option<ListNews>>,
+) -> anyhow::Result<()> {
+    loop {
+        let news = listed.borrow_and_update().clone();
+        if let Some(ListNews { servers, is_removed }) = news {
+            if is_removed {
+                tracing::info!("the member has been permanently removed from the cluster");
+                tokio::time::sleep(REMOVED_SERVES).await;
+                return Ok(());
+            }
+            let own = config.cluster.as_ref().map_or(0, |cluster| u64::from(cluster.number));
+            let list = servers.list_to_follow();
+            // A server that is about to be removed keeps the last list that has it.
+            if list.servers.contains_key(&own) {
+                let text = etcd_program::text_of_list(own, list);
+                node.keep_servers(&text).context("the list of servers in the data directory")?;
+            }
+        }
+        listed.changed().await.context("the node has ended")?;
+    }
 }
 
 /// The signals that end a server.
@@ -535,7 +576,7 @@ fn etcd_fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHa
             cluster_id: node.cluster_id() as u64,
             member_id: node.origin().member.0,
             shown_id: node.monitor_handle().etcd_id(),
-            own: config.etcd.as_ref().map(|etcd| etcd.about.own()).unwrap_or_default(),
+            own: etcd.own(config.storage.level_max),
             txn_ops_max: settings.txn_ops_max as usize,
             request_bytes_max,
             piece_bytes: member::fronts::etcd::limits::ETCD_PIECE_BYTES,

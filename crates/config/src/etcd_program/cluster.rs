@@ -39,6 +39,12 @@ pub(super) fn of_flags(values: &Values) -> Result<Kept, String> {
     Ok(Kept { own, members: (1..).zip(members).collect() })
 }
 
+/// The list of a server that is alone, and to which etcd's clients may add others.
+pub(super) fn lone(values: &Values) -> Kept {
+    let urls = values.urls("initial-advertise-peer-urls");
+    Kept { own: 1, members: vec![(1, (values.text("name").to_string(), urls))] }
+}
+
 /// The servers of the ensemble (`None` if this server is alone), and a certificate for other
 /// servers that this server must make itself, if it must.
 ///
@@ -118,6 +124,11 @@ fn members(list: &str) -> Result<Vec<Member>, String> {
     }
     members.sort();
     Ok(members)
+}
+
+/// The address in a peer URL in the form of a `server.N` line; `None` if it cannot be dialled.
+pub fn server_line_of(url: &str) -> Option<String> {
+    server_line(&Url::parse(url).ok()?).ok()
 }
 
 /// A server's address in the form of a `server.N` line.

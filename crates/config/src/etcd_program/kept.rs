@@ -10,6 +10,7 @@
 
 use std::path::Path;
 
+use machine::ServerList;
 use storage::datadir::{SERVERS_FILE, text_of_servers};
 
 use super::url::Url;
@@ -63,7 +64,7 @@ impl Kept {
         let members: Vec<(u32, Member)> = lines.map(member).collect::<Option<_>>()?;
         let is_whole = match own {
             0 => members.is_empty(),
-            _ => members.len() > 1 && members.iter().any(|(number, _)| *number == own),
+            _ => members.iter().any(|(number, _)| *number == own),
         };
         is_whole.then_some(Kept { own, members })
     }
@@ -71,9 +72,16 @@ impl Kept {
 
 /// The text to write into the data directory of a server with this configuration.
 pub fn text(cluster: Option<&ClusterConfig>) -> String {
-    let Some(cluster) = cluster else { return format!("{HEAD}\nown 0\n") };
-    let mut text = format!("{HEAD}\nown {}\n", cluster.number);
-    for (number, record) in cluster.server_list().servers {
+    match cluster {
+        Some(cluster) => text_of_list(u64::from(cluster.number), &cluster.server_list()),
+        None => format!("{HEAD}\nown 0\n"),
+    }
+}
+
+/// The text to write into the data directory of the server with this number in this list.
+pub fn text_of_list(own: u64, list: &ServerList) -> String {
+    let mut text = format!("{HEAD}\nown {own}\n");
+    for (number, record) in &list.servers {
         let url = record.peer_urls.first().map(String::as_str).unwrap_or_default();
         text.push_str(&format!("server {number} {url} {}\n", record.name));
     }

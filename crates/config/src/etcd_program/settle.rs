@@ -17,7 +17,7 @@ use crate::report::Warning;
 use crate::{EtcdGiven, ListenAddress, ReadFile};
 
 /// Flags whose values go unchanged to [`crate::etcd`], which applies each by its name.
-const SETTINGS: [&str; 14] = [
+const SETTINGS: [&str; 16] = [
     "quota-backend-bytes",
     "max-txn-ops",
     "max-request-bytes",
@@ -32,20 +32,23 @@ const SETTINGS: [&str; 14] = [
     "auth-token",
     "auth-token-ttl",
     "bcrypt-cost",
+    "strict-reconfig-check",
+    "max-learners",
 ];
 
 /// The longest election timeout that etcd accepts, in ms.
 const ELECTION_MS_MAX: u64 = 50_000;
 
 /// The configuration for these values. `is_from_file`: they come from a file, where
-/// `--advertise-client-urls` may be missing.
+/// `--advertise-client-urls` may be missing. `may_grow`: other servers may be added to one that is
+/// alone, so that it has a list of servers, too.
 ///
 /// # Errors
 /// The values contradict each other, or ask for something that is not served.
 pub(super) fn serve_args(
     mut values: Values,
     mut warnings: Vec<Warning>,
-    is_from_file: bool,
+    (is_from_file, may_grow): (bool, bool),
     read: ReadFile<'_>,
 ) -> Result<ServeArgs, String> {
     let gates = values.resolve()?;
@@ -78,6 +81,10 @@ pub(super) fn serve_args(
                     information from the given URLs"
             .to_string());
     }
+    let members = match members.own {
+        0 if may_grow => cluster::lone(&values),
+        _ => members,
+    };
     let (cluster, own_self_signed) = cluster::given(&values, &data_dir, &members)?;
     let style = LogStyle::from_etcd(
         values.text("logger"),

@@ -297,6 +297,7 @@ fn a_file_says_everything() {
     let expected = [
         ("auto-compaction-retention", "1".to_string()),
         ("watch-progress-notify-interval", "60000ms".to_string()),
+        ("strict-reconfig-check", "true".to_string()),
     ];
     assert_eq!(found.settings, expected);
     assert_eq!(found.log.outputs.len(), 2);

@@ -137,8 +137,8 @@ fn what_was_said_is_what_is_heard_and_nothing_cut_off_is() {
     assert_eq!(Handshake::decode(&unknown), Err(Refusal::OutOfTurn));
 }
 
-/// All messages of a handshake with a secret, for each version, and those with which a server asks
-/// for its number.
+/// All messages of a handshake with a secret, for each version. Then the question of a server for
+/// its number, and the answer.
 fn handshakes() -> [(&'static str, Vec<Handshake>); 3] {
     let mut transcript = transcript();
     transcript.offer.hello.known.program = "0.4.0".to_string();

@@ -157,7 +157,7 @@ pub(crate) struct Prover {
     pub auth: PeerAuth,
     /// A random number of this process: tells it from any other process.
     process: u64,
-    /// The key from which all random bytes of the handshakes are drawn.
+    /// The key for drawing all random bytes of the handshakes.
     secret: [u8; 32],
     drawn: AtomicU64,
 }

@@ -12,6 +12,7 @@ use member::{BadPeer, Condemned, Loop, LoopOutput};
 use super::announce::announce;
 use super::{Shared, fail, peer_bytes, wall_ms};
 use crate::ack_latency::AckClock;
+use crate::listed::{ListNews, peers_of};
 use crate::peer_hello::Channel;
 
 /// Loop, and when it was last told the time.
@@ -143,11 +144,18 @@ fn hand_out(shared: &Shared, mut output: LoopOutput, wakes_apply: bool) -> bool 
     if let Some(entry) = output.unreadable {
         end_at_unreadable(&entry);
     }
+    if let Some(servers) = output.servers {
+        if let Some(peers) = &shared.peers {
+            peers.set_servers(peers_of(&servers));
+        }
+        let is_removed = output.removed;
+        shared.listed.send_replace(Some(ListNews { servers, is_removed }));
+    }
     if let (Some(stated), Some(peers)) = (output.raised, &shared.peers) {
         peers.set_level(stated);
     }
     if let Some(mark) = output.installed
-        && let Some(waiter) = shared.install_waiter.lock().take()
+        && let Some(waiter) = shared.waiters.install.lock().take()
     {
         // A caller that gave up needs no answer.
         let _ = waiter.send(mark);

@@ -57,7 +57,6 @@ fn damage_anywhere_is_an_error_that_names_the_file() {
         "quorate servers 2\nown 0\n",
         "quorate servers 1\n",
         "quorate servers 1\nown 1\n",
-        "quorate servers 1\nown 1\nserver 1 http://a:1 x\n",
         "quorate servers 1\nown 0\nserver 1 http://a:1 x\nserver 2 http://b:1 y\n",
         "quorate servers 1\nown 3\nserver 1 http://a:1 x\nserver 2 http://b:1 y\n",
         "quorate servers 1\nown 1\nserver 1 http://a:1 x\nserver 2 b:1 y\n",
