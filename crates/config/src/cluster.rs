@@ -11,7 +11,6 @@ pub(super) mod settle;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
 use machine::{ServerList, ServerRecord, ServerRole, ZkAddresses};
@@ -22,6 +21,7 @@ use super::report::{ConfigError, Place};
 use super::tls::PeerTlsConfig;
 use super::values::port;
 pub use secret::Secret;
+use zk::server_text::{ServerText, in_brackets};
 
 /// The most servers of one ensemble. A membership has room for 64 members, and a server that is
 /// being replaced has two. ZooKeeper has no bound; more than seven servers are rare, since each
@@ -370,35 +370,10 @@ pub(super) fn attendance(text: &str) -> Result<Attendance, String> {
 
 /// Parses `host:port:port[:role][;[host:]port]`.
 fn server_address(text: &str) -> Result<ServerAddress, String> {
-    let malformed = || format!("{text:?} is not of the form host:port:port[:role][;[host:]port]");
-    let mut halves = text.split(';');
-    let server = halves.next().unwrap_or_default();
-    let client = halves.next().map(str::trim).filter(|client| !client.is_empty());
-    if halves.any(|more| !more.is_empty()) {
-        return Err(malformed());
-    }
-    if server.contains('|') {
-        return Err("several addresses of one server are not served: name one".to_string());
-    }
-    let (host, rest) = match server.strip_prefix('[') {
-        Some(inside) => {
-            let (host, rest) = inside.split_once(']').ok_or_else(malformed)?;
-            (host, rest.strip_prefix(':').ok_or_else(malformed)?)
-        }
-        None => server.split_once(':').ok_or_else(malformed)?,
-    };
-    let host = host.trim();
-    // Java's `split` drops empty parts at the end.
-    let mut parts = rest.trim_end_matches(':').split(':');
-    let (Some(peer), Some(election)) = (parts.next(), parts.next()) else {
-        return Err(malformed());
-    };
-    let role = parts.next().map(Role::parse).transpose()?.unwrap_or(Role::Participant);
-    if parts.next().is_some() || host.is_empty() || host.contains(char::is_whitespace) {
-        return Err(malformed());
-    }
+    let ServerText { host, peer_port, election_port, role, client } = ServerText::parse(text)?;
+    let role = role.map(Role::parse).transpose()?.unwrap_or(Role::Participant);
     fits_a_host(host)?;
-    let (peer_port, election_port) = (dialled_port(peer)?, dialled_port(election)?);
+    let (peer_port, election_port) = (dialled_port(peer_port)?, dialled_port(election_port)?);
     if peer_port == election_port {
         return Err("the peer port and the election port are the same".to_string());
     }
@@ -440,20 +415,6 @@ pub(super) fn version_of_file(path: &Path) -> u64 {
     let name = path.to_string_lossy();
     let end = name.rsplit_once('.').map_or("", |(_, end)| end);
     i64::from_str_radix(end, 16).ok().and_then(|version| version.try_into().ok()).unwrap_or(0)
-}
-
-/// A host as Java shows it (`InetSocketAddress.getHostString`): an IPv6 address without `::`.
-fn shown_host(host: &str) -> String {
-    match host.parse::<Ipv6Addr>() {
-        Ok(address) => address.segments().map(|part| format!("{part:x}")).join(":"),
-        Err(_) => host.to_string(),
-    }
-}
-
-/// A host, in brackets if it is an IPv6 address (`QuorumServer.delimitedHostString`).
-fn in_brackets(host: &str) -> String {
-    let shown = shown_host(host);
-    if shown.contains(':') { format!("[{shown}]") } else { shown }
 }
 
 /// An address for clients, as `QuorumServer.toString` shows it.

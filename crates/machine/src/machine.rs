@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use crate::change::Changes;
 use crate::command::Command;
-use crate::control::list_change::{Asker, ChangeId, ChangeRules, LeaderRefused};
+use crate::control::list_change::{
+    Asker, ChangeId, ChangeRefused, ChangeRequest, ChangeRules, LeaderRefused,
+};
 use crate::control::{self, Control};
 use crate::digest::Digest;
 use crate::entry::Framed;
@@ -33,6 +35,7 @@ use crate::reply::{ControlOutcome, Outcome, Reply};
 use crate::stamp::Stamp;
 use crate::together::Together;
 use crate::zk::pause::Step;
+use crate::zk::reply::Refusal;
 use crate::zk::steps::Steps;
 use crate::zk::txn::Call;
 use crate::zk::{self, Zk};
@@ -267,13 +270,7 @@ impl Machine {
                 set
             }
             control::Command::Request(request) => {
-                let rules = self.change_rules(stamp, request.by);
-                let opened = self.control.request_change(self.ordinal, request, rules);
-                let opened = opened.map(|(id, change)| {
-                    changes.control.push(change);
-                    id
-                });
-                return ControlOutcome::Requested(opened);
+                return ControlOutcome::Requested(self.request_change(stamp, request, changes));
             }
             control::Command::Accept(id) => self.control.accept_change(*id),
             control::Command::Refuse { change, reason } => {
@@ -297,6 +294,33 @@ impl Machine {
         ControlOutcome::Done
     }
 
+    /// Judges a request for a change of the list. As in ZooKeeper, a refused one takes a zxid if
+    /// one of its clients has sent it.
+    fn request_change(
+        &mut self,
+        stamp: &Stamp<'_>,
+        request: &ChangeRequest,
+        changes: &mut Changes,
+    ) -> Result<ChangeId, ChangeRefused> {
+        let rules = self.change_rules(stamp, request.by);
+        let checked = match request.by {
+            // 0 is no session. Only tests ask without one.
+            Asker::Zk(session) if session.0 != 0 => self.zk.check_owner(stamp, session),
+            _ => Ok(()),
+        };
+        let opened = match checked {
+            Ok(()) => self.control.request_change(self.ordinal, request, rules),
+            Err(Refusal::SessionMoved) => Err(ChangeRefused::SessionMoved),
+            Err(_) => Err(ChangeRefused::SessionExpired),
+        };
+        if opened.is_err() && matches!(request.by, Asker::Zk(_)) {
+            self.zk.consume_zxid(self.ordinal);
+        }
+        let (id, change) = opened?;
+        changes.control.push(change);
+        Ok(id)
+    }
+
     fn drop_change(&mut self, id: ChangeId, reason: LeaderRefused, changes: &mut Changes) {
         let dropped = self.control.drop_change(id, reason).into_iter().flatten();
         dropped.for_each(|change| changes.control.push(change));
@@ -306,7 +330,7 @@ impl Machine {
     fn change_rules(&self, stamp: &Stamp<'_>, by: Asker) -> ChangeRules {
         let settings = self.zk.settings();
         let is_permitted = match by {
-            Asker::Zk => self.zk.may_change_servers(stamp),
+            Asker::Zk(_) => self.zk.may_change_servers(stamp),
             Asker::Etcd => self.etcd.auth().require_root(AuthInfo::of(stamp.identities)).is_ok(),
             Asker::Operator => true,
         };

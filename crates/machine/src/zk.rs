@@ -20,7 +20,7 @@ use crate::zk::tree::Tree;
 use crate::zk::txn::Call;
 
 /// `ZooDefs.CONFIG_NODE`.
-const CONFIG_PATH: &str = "/zookeeper/config";
+pub const CONFIG_PATH: &str = "/zookeeper/config";
 
 /// Panic text: the caller must pass a paused command again before any other command.
 const ANOTHER: &str = "a command that is paused comes again before any other";

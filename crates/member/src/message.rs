@@ -351,9 +351,11 @@ pub struct Delivery {
 
 impl Delivery {
     /// Whether a client may be waiting for this delivery even if no client has a watch: it has an
-    /// answer, or reads of ZooKeeper's tree may go on now that had to pause for a large command.
+    /// answer, or reads of ZooKeeper's tree may go on now that had to pause for a large command, or
+    /// it changes the ensemble, so a change of the servers may have ended.
     pub fn is_urgent(&self) -> bool {
-        !self.answers.is_empty() || self.changes.zk.ends_pause()
+        let changes = &self.changes;
+        !self.answers.is_empty() || changes.zk.ends_pause() || !changes.control.is_empty()
     }
 }
 

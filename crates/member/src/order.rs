@@ -126,7 +126,10 @@ impl Loop {
         let own = start.origin.member;
         let servers = Servers::new((own, options.server), start.servers_restored)
             .described_by(&options.servers);
-        let levels = Levels::new(options.known, start.level);
+        let mut levels = Levels::new(options.known, start.level);
+        if !options.servers.servers.is_empty() {
+            levels.need(start.spaces.level_needed().min(levels.own_max()));
+        }
         Ok(Loop {
             origin: start.origin,
             clock: Clock::new(options.raft_tick_ms),

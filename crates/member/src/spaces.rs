@@ -161,6 +161,11 @@ impl Spaces {
         self.etcd_v2.due(look, submit);
     }
 
+    /// The level that this member's configuration needs.
+    pub fn level_needed(&self) -> Level {
+        self.zk.level_needed()
+    }
+
     /// The command that sets the settings of a space to those of the configuration; `None` if all
     /// settings are so already.
     pub(crate) fn wanted(&self, level: Level) -> Option<Command<'static>> {

@@ -521,7 +521,11 @@ fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle,
     let secret = random_bytes()?;
     let handles = node.zk_fronts();
     let commands_max = config.requests.commands_in_flight_of(handles.len());
-    let settings = Arc::new(handles[0].machine().read().zk().settings().clone());
+    let (settings, may_be_reconfigured) = {
+        let machine = handles[0].machine().read();
+        let servers = machine.control().servers();
+        (Arc::new(machine.zk().settings().clone()), servers.may_be_reconfigured())
+    };
     let auth = Arc::new(config.auth.clone());
     let throttle = Arc::new(Throttle::new(config.requests.throttle.clone()));
     let front = |handle: FrontHandle| {
@@ -536,6 +540,7 @@ fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle,
             words_allowed: config.listeners.four_letter_words.allowed(),
             secret,
             settings: settings.clone(),
+            may_be_reconfigured,
             auth: auth.clone(),
             throttle: throttle.clone(),
             replies: node.replies(),

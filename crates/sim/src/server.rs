@@ -312,6 +312,7 @@ impl MemberConfig {
             words_allowed: vec!["*".to_string()],
             secret: self.secret_of_boot(origin.boot.0),
             settings,
+            may_be_reconfigured: false,
             auth: Arc::default(),
             throttle: Arc::new(Throttle::new(self.throttles.config.clone())),
             replies: Arc::default(),

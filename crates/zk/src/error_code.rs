@@ -24,6 +24,10 @@ impl ErrorCode {
     pub const OPERATION_TIMEOUT: ErrorCode = ErrorCode(-7);
     /// An argument is not acceptable.
     pub const BAD_ARGUMENTS: ErrorCode = ErrorCode(-8);
+    /// A quorum of the new servers is not connected and up to date.
+    pub const NEW_CONFIG_NO_QUORUM: ErrorCode = ErrorCode(-13);
+    /// Another change of the servers is under way.
+    pub const RECONFIG_IN_PROGRESS: ErrorCode = ErrorCode(-14);
     /// The znode does not exist.
     pub const NO_NODE: ErrorCode = ErrorCode(-101);
     /// The ACL does not allow the operation.
@@ -82,6 +86,8 @@ impl ErrorCode {
             -118 => "session moved",
             -119 => "not read-only",
             -121 => "no watcher",
+            -13 => "new configuration without quorum",
+            -14 => "reconfig in progress",
             -123 => "reconfig disabled",
             -124 => "authentication required",
             -125 => "quota exceeded",

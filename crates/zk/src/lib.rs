@@ -15,9 +15,11 @@ pub mod jute;
 pub mod limits;
 pub mod ops;
 pub mod path;
+pub mod reconfig;
 pub mod request;
 pub mod response;
 pub mod sasl;
+pub mod server_text;
 
 pub use error_code::ErrorCode;
 pub use jute::{JuteError, JuteReader, JuteWrite};

@@ -15,7 +15,7 @@ use crate::codec::{DecodeError, Reader, Write};
 use crate::control::servers::{
     ServerId, ServerList, ServerRecord, ServerRole, Servers, ZkAddresses, is_there, put_text, urls,
 };
-use crate::ids::{MemberId, Ordinal};
+use crate::ids::{MemberId, Ordinal, SessionId};
 use crate::limits::{LISTED_SERVERS_MAX, RETIRED_MAX, SERVER_URLS_MAX, SERVERS_MAX};
 
 /// The number of a change: the ordinal of its request.
@@ -39,8 +39,8 @@ pub struct ChangeRequest {
 /// The kind of client that asks for a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker {
-    /// A client of ZooKeeper's: it needs WRITE on `/zookeeper/config`.
-    Zk,
+    /// A client of ZooKeeper's in this session: it needs WRITE on `/zookeeper/config`.
+    Zk(SessionId),
     /// A client of etcd's: it needs the role `root` while permissions are enforced.
     Etcd,
     /// An operator on the member's own machine, whom the member has identified.
@@ -110,6 +110,10 @@ pub enum ChangeRefused {
     NotLearner,
     /// The list has as many servers as it may have.
     TooManyServers,
+    /// The session has ended (-112).
+    SessionExpired,
+    /// Another connection owns the session (-118).
+    SessionMoved,
 }
 
 /// Why the leader refused or gave up a change.
@@ -192,7 +196,7 @@ impl ListChanges {
         rules: ChangeRules,
     ) -> Result<OpenChange, ChangeRefused> {
         let next = match request.by {
-            Asker::Zk => self.judge_zk(request, servers, rules)?,
+            Asker::Zk(_) => self.judge_zk(request, servers, rules)?,
             Asker::Etcd | Asker::Operator => {
                 if !rules.is_permitted {
                     return Err(ChangeRefused::NotPermitted);
@@ -303,7 +307,7 @@ impl ListChanges {
             return Err(ChangeRefused::BadArguments);
         }
         match next.servers.len() > LISTED_SERVERS_MAX {
-            true if request.by == Asker::Zk => Err(ChangeRefused::BadArguments),
+            true if matches!(request.by, Asker::Zk(_)) => Err(ChangeRefused::BadArguments),
             true => Err(ChangeRefused::TooManyServers),
             false => Ok(next),
         }
@@ -540,11 +544,14 @@ impl LeaderRefused {
 impl ChangeRequest {
     /// Writes the request; `docs/formats.md` gives the bytes.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(match self.by {
-            Asker::Zk => 0,
-            Asker::Etcd => 1,
-            Asker::Operator => 2,
-        });
+        match self.by {
+            Asker::Zk(session) => {
+                out.put_u8(0);
+                out.put_i64(session.0);
+            }
+            Asker::Etcd => out.put_u8(1),
+            Asker::Operator => out.put_u8(2),
+        }
         self.flags.encode(out);
         out.put_u8(u8::from(self.version.is_some()));
         self.version.iter().for_each(|version| out.put_u64(*version));
@@ -586,7 +593,7 @@ impl ChangeRequest {
     /// Reads what [`ChangeRequest::encode`] wrote.
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<ChangeRequest, DecodeError> {
         let by = match reader.u8()? {
-            0 => Asker::Zk,
+            0 => Asker::Zk(SessionId(reader.i64()?)),
             1 => Asker::Etcd,
             2 => Asker::Operator,
             other => return Err(reader.bad("asker of a change", u64::from(other))),

@@ -145,6 +145,12 @@ impl Servers {
         self.changes.as_ref().is_some_and(|changes| changes.is_managed)
     }
 
+    /// Whether clients may change the list while the ensemble runs: the level is 5 or higher, and
+    /// the servers have addresses for ZooKeeper.
+    pub fn may_be_reconfigured(&self) -> bool {
+        self.changes.is_some() && self.list.servers.values().any(|server| server.zk.is_some())
+    }
+
     /// The open change of the list.
     pub fn open_change(&self) -> Option<&OpenChange> {
         self.changes.as_ref()?.open.as_ref()

@@ -56,6 +56,7 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes, BytesMut};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use machine::control::list_change::ChangeId;
 use machine::entry::NotAdded;
 use machine::{Command, ConnectionId, Machine, Origin, SessionId, Settings};
 use zk::four_letter::Word;
@@ -112,6 +113,9 @@ pub struct ZkFrontConfig {
     pub secret: [u8; 32],
     /// The settings in the state that this Front starts with.
     pub settings: Arc<Settings>,
+    /// Whether the servers can be changed ([`machine::Servers::may_be_reconfigured`]). A delivery
+    /// with other servers changes it.
+    pub may_be_reconfigured: bool,
     /// How clients prove their identity.
     pub auth: Arc<AuthConfig>,
     /// The throttle for connect requests and large requests. All ZooKeeper Fronts of the member
@@ -212,6 +216,9 @@ struct Turns {
     runnable: VecDeque<ConnectionId>,
     /// Connections whose input may be decoded further.
     resumable: Vec<ConnectionId>,
+    /// The open change of the servers that a connection of this Front has asked for, with that
+    /// connection.
+    reconfiguring: Option<(ChangeId, ConnectionId)>,
     /// Connections that are being closed, each with the time at which that began, in ms.
     closing: VecDeque<(u64, ConnectionId)>,
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use machine::limits::EXPIRE_SESSIONS_MAX;
 use machine::zk::change::Changes;
-use machine::{Command, Owner, SessionChange, Settings, ZkCommand};
+use machine::{Command, Level, Owner, SessionChange, Settings, ZkCommand};
 
 use super::deadlines::Deadlines;
 use super::look::{Found, Held, Look, Search};
@@ -127,6 +127,15 @@ impl Zk {
         }
         if let Some(containers) = &mut self.containers {
             containers.advance(look.elapsed_ms);
+        }
+    }
+
+    /// The level that the configuration of this member needs: clients may change the servers from
+    /// level 5 on.
+    pub(super) fn level_needed(&self) -> Level {
+        match self.options.settings.reconfig_enabled {
+            true => Level::MEMBERS,
+            false => Level::FIRST,
         }
     }
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::change::Changes;
 use crate::control::change::Change;
 use crate::control::command::Command as ControlCommand;
-use crate::ids::{BootId, ConnectionId, Origin};
+use crate::ids::{BootId, ConnectionId, Origin, SessionId};
 use crate::level::Level;
 use crate::reply::{ControlOutcome, Outcome};
 use crate::stamp::Stamp;
@@ -24,7 +24,7 @@ fn observer(host: &str) -> JoiningServer {
 /// A request of ZooKeeper's for any version of the list.
 fn zk(change: ListChange) -> ChangeRequest {
     let flags = ChangeFlags::default();
-    ChangeRequest { by: Asker::Zk, version: None, flags, learners_max: 1, change }
+    ChangeRequest { by: Asker::Zk(SessionId(0)), version: None, flags, learners_max: 1, change }
 }
 
 fn etcd(change: ListChange) -> ChangeRequest {
@@ -422,7 +422,7 @@ fn requests_are_read_back_and_refused_when_they_are_cut() {
         ListChange::Promote(server_id),
     ];
     for (at, change) in changes.into_iter().enumerate() {
-        let by = [Asker::Zk, Asker::Etcd, Asker::Operator][at % 3];
+        let by = [Asker::Zk(SessionId(0)), Asker::Etcd, Asker::Operator][at % 3];
         let version = (at % 2 == 0).then_some(at as u64);
         let request = ChangeRequest { by, version, flags, learners_max: 3, change };
         let mut bytes = Vec::new();

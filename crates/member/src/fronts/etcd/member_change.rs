@@ -55,7 +55,9 @@ pub(super) fn error_of_request(refused: ChangeRefused) -> CallRefused {
         | ChangeRefused::Disabled
         | ChangeRefused::NoEnsemble
         | ChangeRefused::InProgress
-        | ChangeRefused::BadVersion => Error::MemberNotEnoughStarted.into(),
+        | ChangeRefused::BadVersion
+        | ChangeRefused::SessionExpired
+        | ChangeRefused::SessionMoved => Error::MemberNotEnoughStarted.into(),
     }
 }
 

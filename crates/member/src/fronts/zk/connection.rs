@@ -98,6 +98,10 @@ pub(super) enum SlotKind {
     Write { form: WriteForm, bytes: usize },
     /// The end of the session, in the batch or at Loop.
     Close { bytes: usize },
+    /// A request to change the servers, in the batch or at Loop.
+    Reconfig { bytes: usize },
+    /// A change of the servers that is open. It is answered when the change has ended.
+    Reconfiguring,
     /// A read that Apply runs right after the write before it.
     TravellingRead(OwnedRead),
     /// A read that this Front runs under the lock, once it is at the front of the window.
@@ -143,7 +147,7 @@ pub(super) enum SlotKind {
 impl SlotKind {
     /// Whether the request is a command for the log.
     pub fn is_command(&self) -> bool {
-        matches!(self, SlotKind::Write { .. } | SlotKind::Close { .. })
+        matches!(self, SlotKind::Write { .. } | SlotKind::Close { .. } | SlotKind::Reconfig { .. })
     }
 
     /// Whether this Front runs the request, under the state's lock, once it is at the front.

@@ -6,7 +6,7 @@
 //! its end: the state already shows all of its changes, and events must come before replies that
 //! show them.
 
-use machine::{Acl, ConnectionId, Zxid};
+use machine::{Acl, ConnectionId, ControlChange, Zxid};
 use zk::response::EventType;
 
 use super::ZkFront;
@@ -58,6 +58,7 @@ impl ZkFront {
                 }
                 Next::Answer(answer) => self.on_answer(answer),
                 Next::Nothing => {
+                    self.take_control_changes(incoming);
                     let changes = &incoming.changes.zk;
                     if changes.open_transaction().is_none() && !changes.is_empty() {
                         self.last_zxid = self.last_zxid.max(self.feed.zxid);
@@ -67,6 +68,22 @@ impl ZkFront {
             }
         }
         false
+    }
+
+    /// Takes the changes of the list of servers, behind everything else of the delivery: the answer
+    /// to a request comes before the end of its change.
+    fn take_control_changes(&mut self, incoming: &Incoming) {
+        for change in incoming.changes.control.iter() {
+            match change {
+                ControlChange::Servers(servers) => {
+                    self.config.may_be_reconfigured = servers.may_be_reconfigured();
+                }
+                ControlChange::ListChangeEnded { id, result } => {
+                    self.on_change_ended(*id, *result);
+                }
+                ControlChange::Raised(_) | ControlChange::Replaced { .. } => {}
+            }
+        }
     }
 
     /// Notes that changes of this zxid begin: all changes of earlier zxids were taken.

@@ -150,6 +150,7 @@ impl ZkFront {
             self.disconnect(id, "the state was replaced by a snapshot");
         }
         self.departed.clear();
+        self.turns.reconfiguring = None;
     }
 
     /// Closes the session's older connection here, if the session is now attached to another one.

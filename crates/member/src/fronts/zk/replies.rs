@@ -1,9 +1,12 @@
 //! Writes the replies to the requests in a connection's window, in the order of the requests, and
 //! gives back the credit that each request held.
 
-use machine::{ConnectionId, Mark, Refusal};
+use machine::control::list_change::{ChangeId, ChangeRefused, LeaderRefused};
+use machine::reply::ControlOutcome;
+use machine::zk::CONFIG_PATH;
+use machine::{ConnectionId, Mark, Outcome, Refusal};
 use zk::ErrorCode;
-use zk::request::XID_PING;
+use zk::request::{ReadKind, XID_PING};
 use zk::response::{
     ReplyHeader, encode_empty, encode_ephemerals, encode_sasl, encode_sync, encode_unavailable,
     encode_who_am_i, encode_write,
@@ -15,7 +18,7 @@ use super::namespaces::Written;
 use super::{LENGTH_BYTES, ZkFront};
 use crate::identities::borrow;
 use crate::limits::SMALL_REPLY_BYTES;
-use crate::local_read::{ReadAnswer, ReadOutcome};
+use crate::local_read::{OwnedRead, ReadAnswer, ReadOutcome};
 use crate::message::{Answered, Ticket, Unavailable};
 
 impl ZkFront {
@@ -210,6 +213,9 @@ impl ZkFront {
                 return;
             }
         }
+        if let Ok(Outcome::Control(ControlOutcome::Requested(requested))) = answered {
+            return self.on_requested(id, mark, requested);
+        }
         let answered = &of_zk(answered);
         let slot = self.pop_slot(id);
         assert!(slot.ticket == ticket, "a session's commands are applied in its order");
@@ -236,7 +242,7 @@ impl ZkFront {
                 let error = unavailable_code(*reason);
                 self.reply(id, &slot, zxid, |out| encode_unavailable(xid, zxid, form, error, out));
             }
-            (SlotKind::Close { .. }, Err(reason)) => {
+            (SlotKind::Close { .. } | SlotKind::Reconfig { .. }, Err(reason)) => {
                 let header = ReplyHeader { xid, zxid, error: unavailable_code(*reason) };
                 self.reply(id, &slot, zxid, |out| encode_empty(header, out));
             }
@@ -246,6 +252,56 @@ impl ZkFront {
             self.settle(id);
             self.turns.resumable.push(id);
         }
+    }
+
+    /// Takes the outcome of a request to change the servers: the change is open, or was refused.
+    fn on_requested(
+        &mut self,
+        id: ConnectionId,
+        mark: Mark,
+        requested: Result<ChangeId, ChangeRefused>,
+    ) {
+        match requested {
+            Ok(change) => {
+                self.turns.reconfiguring = Some((change, id));
+                let connection = self.connections.get_mut(&id);
+                connection.into_iter().for_each(|it| {
+                    it.window.replace_front(SlotKind::Reconfiguring);
+                });
+            }
+            Err(ChangeRefused::SessionMoved) => {
+                self.disconnect(id, "its session moved to another connection");
+            }
+            Err(refused) => self.refuse_reconfig(id, mark.zxid.0, code_of_refused(refused)),
+        }
+    }
+
+    /// Takes the end of a change of the servers: the connection that asked for it gets the new
+    /// list, as a read of its znode, or the error.
+    pub(super) fn on_change_ended(&mut self, change: ChangeId, result: Result<u64, LeaderRefused>) {
+        let Some((_, id)) = self.turns.reconfiguring.take_if(|(id, _)| *id == change) else {
+            return;
+        };
+        if !self.is_attached(id) {
+            return;
+        }
+        if result.is_err() {
+            return self.refuse_reconfig(id, self.last_zxid, ErrorCode::NEW_CONFIG_NO_QUORUM);
+        }
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let path = CONFIG_PATH.into();
+        let read = OwnedRead { kind: ReadKind::GetData, path, watch: false };
+        connection.window.replace_front(SlotKind::Read(read));
+        self.settle(id);
+        self.turns.resumable.push(id);
+    }
+
+    fn refuse_reconfig(&mut self, id: ConnectionId, zxid: i64, error: ErrorCode) {
+        let slot = self.pop_slot(id);
+        let header = ReplyHeader { xid: slot.xid, zxid, error };
+        self.reply(id, &slot, zxid, |out| encode_empty(header, out));
+        self.settle(id);
+        self.turns.resumable.push(id);
     }
 
     /// Closes the connection after the reply that ends its session. Later requests get no answer.
@@ -308,6 +364,26 @@ fn append(frame: &[u8], out: &mut Vec<u8>) {
         out.reserve_exact(frame.len());
     }
     out.extend_from_slice(frame);
+}
+
+/// The error code for a request to change the servers that the state refuses.
+fn code_of_refused(refused: ChangeRefused) -> ErrorCode {
+    match refused {
+        ChangeRefused::Disabled => ErrorCode::RECONFIG_DISABLED,
+        ChangeRefused::NoEnsemble => ErrorCode::UNIMPLEMENTED,
+        ChangeRefused::InProgress => ErrorCode::RECONFIG_IN_PROGRESS,
+        ChangeRefused::BadVersion => ErrorCode::BAD_VERSION,
+        ChangeRefused::NotPermitted => ErrorCode::NO_AUTH,
+        ChangeRefused::SessionExpired => ErrorCode::SESSION_EXPIRED,
+        ChangeRefused::SessionMoved => ErrorCode::SESSION_MOVED,
+        // The last four are etcd's.
+        ChangeRefused::BadArguments
+        | ChangeRefused::TooManyServers
+        | ChangeRefused::NotFound
+        | ChangeRefused::UrlExists
+        | ChangeRefused::TooManyLearners
+        | ChangeRefused::NotLearner => ErrorCode::BAD_ARGUMENTS,
+    }
 }
 
 /// The error code for a command without an outcome. ZooKeeper has no code for a server that cannot

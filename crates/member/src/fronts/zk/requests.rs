@@ -5,8 +5,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use machine::{Command, ConnectionId, DescendantCount, SessionId, ZkCommand};
+use machine::control::list_change::{Asker, ChangeFlags, ChangeRequest, ListChange};
+use machine::{Command, ConnectionId, ControlCommand, DescendantCount, SessionId, ZkCommand};
 use zk::jute::{JuteError, JuteReader};
+use zk::reconfig::{self, NotANumber};
 use zk::request::{ReadKind, Request, RequestHeader, opcode as op};
 use zk::response::WriteForm;
 use zk::{ErrorCode, ops};
@@ -267,15 +269,27 @@ impl ZkFront {
                 self.submit_small((id, ticket), &Command::Zk(ZkCommand::CloseSession { session }));
                 self.push_slot(asked, SlotKind::Close { bytes });
             }
-            // The answer of a standalone server (`PrepRequestProcessor`), whether reconfig is
-            // allowed or not.
-            Request::Reconfig { .. } => {
-                let form = WriteForm::Refused(match self.settings.reconfig_enabled {
-                    true => ErrorCode::UNIMPLEMENTED,
-                    false => ErrorCode::RECONFIG_DISABLED,
-                });
-                self.submit_small((id, ticket), &ops::refused_command(session));
-                self.push_slot(asked, SlotKind::Write { form, bytes });
+            Request::Reconfig { joining, leaving, members, version } => {
+                let (joining, leaving, members) = (*joining, *leaving, *members);
+                let change = match reconfig::list_change(joining, leaving, members) {
+                    _ if !self.settings.reconfig_enabled => Err(ErrorCode::RECONFIG_DISABLED),
+                    // The answer of a standalone server (`PrepRequestProcessor`).
+                    _ if !self.config.may_be_reconfigured => Err(ErrorCode::UNIMPLEMENTED),
+                    change => change.map_err(|NotANumber| ErrorCode::MARSHALLING_ERROR),
+                };
+                match change {
+                    Ok(change) => {
+                        let request = requested(session, change, *version);
+                        let command = Command::Control(ControlCommand::Request(request));
+                        self.submit_small((id, ticket), &command);
+                        self.push_slot(asked, SlotKind::Reconfig { bytes });
+                    }
+                    Err(error) => {
+                        self.submit_small((id, ticket), &ops::refused_command(session));
+                        let form = WriteForm::Refused(error);
+                        self.push_slot(asked, SlotKind::Write { form, bytes });
+                    }
+                }
             }
             _ => unreachable!("the caller checked that it exists"),
         }
@@ -336,6 +350,18 @@ fn refused_with_a_zxid(opcode: i32, error: &JuteError) -> Option<ErrorCode> {
         JuteError::NullAcl { .. } => None,
         JuteError::NullPath { error, .. } if !is_multi => Some(*error),
         _ => is_multi.then_some(ErrorCode::MARSHALLING_ERROR),
+    }
+}
+
+/// The request for a change of the servers. Removed servers serve on until they are stopped, as in
+/// ZooKeeper.
+fn requested(session: SessionId, change: ListChange, version: i64) -> ChangeRequest {
+    ChangeRequest {
+        by: Asker::Zk(session),
+        version: (version != -1).then_some(version as u64),
+        flags: ChangeFlags { stay: true, ..ChangeFlags::default() },
+        learners_max: 0,
+        change,
     }
 }
 

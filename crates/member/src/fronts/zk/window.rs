@@ -31,6 +31,8 @@ pub(super) struct Window {
     travelling_reads: usize,
     /// How many syncs in the window are not answered.
     open_syncs: usize,
+    /// Whether a change of the servers is in the window; it is the newest request then.
+    has_reconfig: bool,
     next_ticket: u64,
 }
 
@@ -109,6 +111,7 @@ impl Window {
     /// Removes all requests, because the connection has ended.
     pub fn take_all(&mut self) -> VecDeque<Slot> {
         (self.bytes, self.local_reads, self.travelling_reads, self.open_syncs) = (0, 0, 0, 0);
+        self.has_reconfig = false;
         core::mem::take(&mut self.slots)
     }
 
@@ -141,6 +144,11 @@ impl Window {
     fn count(&mut self, kind: &SlotKind) {
         match kind {
             SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => self.bytes += bytes,
+            SlotKind::Reconfig { bytes } => {
+                self.bytes += bytes;
+                self.has_reconfig = true;
+            }
+            SlotKind::Reconfiguring => self.has_reconfig = true,
             SlotKind::Sync { done: false, .. } => self.open_syncs += 1,
             SlotKind::TravellingRead(_) => self.travelling_reads += 1,
             kind if kind.runs_here() => self.local_reads += 1,
@@ -152,6 +160,11 @@ impl Window {
     fn discount(&mut self, kind: &SlotKind) {
         match kind {
             SlotKind::Write { bytes, .. } | SlotKind::Close { bytes } => self.bytes -= bytes,
+            SlotKind::Reconfig { bytes } => {
+                self.bytes -= bytes;
+                self.has_reconfig = false;
+            }
+            SlotKind::Reconfiguring => self.has_reconfig = false,
             SlotKind::Sync { done: false, .. } => self.open_syncs -= 1,
             SlotKind::TravellingRead(_) => self.travelling_reads -= 1,
             kind if kind.runs_here() => self.local_reads -= 1,
@@ -174,11 +187,13 @@ impl Window {
     /// Whether a request with this opcode must wait before it is decoded. A read that this Front
     /// still has to run holds back all later commands and syncs, and also auth and SASL packets,
     /// which would let it see more than it may. A sync holds back commands: a sync does not go
-    /// through the log, so the answer to a later command could come first.
+    /// through the log, so the answer to a later command could come first. A change of the servers
+    /// holds back everything, because it ends with another command than its own.
     #[inline]
     pub fn holds_back(&self, opcode: i32) -> bool {
         let behind_read = self.local_reads > 0;
         match opcode {
+            _ if self.has_reconfig => true,
             op::SYNC | op::AUTH | op::SASL => behind_read,
             op::CREATE
             | op::CREATE2

@@ -11,6 +11,8 @@
 //!   world;
 //! - `expire c1` and `configure NAME=VALUE ...` submit commands of the loop itself; so does
 //!   `install`, which replaces the state by the one of the last `keep`;
+//! - `servers` lists the servers 1 and 2 and raises the level, so that clients may change the list;
+//!   `accept`, `refuse` and `finish` are the leader's decisions about the open change;
 //! - `contact` notes a contact with a leader now, `contact alone` that none is needed;
 //! - `serve NAME=VALUE ...` makes the Fronts anew, before any client connects.
 
@@ -20,7 +22,11 @@ mod replies;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use machine::{ControlCommand, Ordinal, PreparedImage, ZkCommand};
+use machine::control::list_change::LeaderRefused;
+use machine::{
+    ControlCommand, Ordinal, PreparedImage, ServerList, ServerRecord, ServerRole, ZkAddresses,
+    ZkCommand,
+};
 use zk::auth::{DigestAlgorithm, digest_id};
 
 pub(crate) use client::Client;
@@ -100,6 +106,7 @@ pub(crate) fn config(id: u32) -> ZkFrontConfig {
         words_allowed: vec!["ruok".to_string(), "dump".to_string()],
         secret: [9; 32],
         settings: Arc::new(Settings::default()),
+        may_be_reconfigured: false,
         auth: Arc::default(),
         throttle: Arc::default(),
         replies: Arc::default(),
@@ -121,7 +128,7 @@ impl Default for Rig {
 
 impl Rig {
     pub(crate) fn new(front_count: u32, engine: Engine) -> Rig {
-        let apply = Apply::new(ORIGIN, machine::LogIndex(1), 1, machine::Level::RELEASED);
+        let apply = Apply::new(ORIGIN, machine::LogIndex(1), 1, machine::Level::NEWEST);
         let front = |id| ZkFront::new(ZkFrontConfig { replies: apply.replies(), ..config(id) });
         Rig {
             fronts: (0..front_count).map(front).collect(),
@@ -201,6 +208,8 @@ impl Rig {
             "keep" => self.kept = Some(copy(&mut self.machine)),
             "install" => self.install(),
             "serve" => self.serve(rest),
+            "servers" => self.list_servers(),
+            "accept" | "refuse" | "finish" => self.decide(first),
             "contact" => {
                 let is_alone = rest == "alone";
                 // 0 would mean that there is no contact.
@@ -253,6 +262,31 @@ impl Rig {
         let machine = Box::new(self.kept.take().expect("a state was kept"));
         self.apply.receive(ToApply::Prepare(PreparedImage { hash: 1, machine }));
         self.submit_own(&Command::Control(ControlCommand::InstallImage { hash: 1 }));
+    }
+
+    fn list_servers(&mut self) {
+        let record = |number: u64| ServerRecord {
+            name: String::new(),
+            role: ServerRole::Voter,
+            peer_urls: vec![format!("http://s{number}:1")],
+            client_urls: Vec::new(),
+            zk: Some(ZkAddresses { servers: format!("s{number}:1:2"), clients: None }),
+        };
+        let servers = [(1, record(1)), (2, record(2))].into();
+        let list = ControlCommand::SetServers(ServerList { version: 0, servers });
+        self.submit_own(&Command::Control(list));
+        let raise = ControlCommand::Raise(machine::Level::MEMBERS.into());
+        self.submit_own(&Command::Control(raise));
+    }
+
+    fn decide(&mut self, what: &str) {
+        let open = self.machine.control().servers().open_change().expect("a change is open").id;
+        let reason = LeaderRefused::NoQuorum;
+        self.submit_own(&Command::Control(match what {
+            "accept" => ControlCommand::Accept(open),
+            "refuse" => ControlCommand::Refuse { change: open, reason },
+            _ => ControlCommand::Finish(open),
+        }));
     }
 
     fn configure(&mut self, words: &str) {

@@ -9,7 +9,7 @@ use machine::control::list_change::{
 use machine::reply::{ControlOutcome, Outcome};
 use machine::{
     BootId, Changes, ConnectionId, ControlChange, Machine, Origin, ServerId, ServerList,
-    ServerRecord, ServerRole, Stamp, ZkAddresses, ZkCommand,
+    ServerRecord, ServerRole, SessionId, Stamp, ZkAddresses, ZkCommand,
 };
 
 use super::*;
@@ -235,7 +235,7 @@ impl Ensemble {
         let role = ServerRole::Voter;
         let joining = joining.iter().map(|it| (*it, JoiningServer { role, zk: addresses(*it) }));
         let (leaving, joining) = (leaving.to_vec(), joining.collect());
-        self.ask(Asker::Zk, ListChange::Incremental { leaving, joining }, false);
+        self.ask(Asker::Zk(SessionId(0)), ListChange::Incremental { leaving, joining }, false);
         self.run()
     }
 
@@ -325,9 +325,9 @@ fn a_voter_becomes_an_observer_and_a_voter_again() {
         let joining = [(3, JoiningServer { role, zk: addresses(3) })].into();
         ListChange::Incremental { leaving: Vec::new(), joining }
     };
-    ensemble.ask(Asker::Zk, role(ServerRole::Observer), false);
+    ensemble.ask(Asker::Zk(SessionId(0)), role(ServerRole::Observer), false);
     assert_eq!(ensemble.run(), ["accept", "learn 3", "leave", "finish"]);
-    ensemble.ask(Asker::Zk, role(ServerRole::Voter), false);
+    ensemble.ask(Asker::Zk(SessionId(0)), role(ServerRole::Voter), false);
     assert_eq!(ensemble.run(), ["accept", "vote 3", "leave", "finish"]);
     assert_eq!(ensemble.voters(), [1, 2, 3]);
 }
@@ -372,7 +372,7 @@ fn votes_stay_where_they_are_if_those_who_should_get_them_are_gone() {
         assert_eq!(ensemble.come(number), [format!("learn {number}")]);
     }
     ensemble.behind.clear();
-    ensemble.ask(Asker::Zk, ListChange::Whole(whole(&[1, 4, 5])), false);
+    ensemble.ask(Asker::Zk(SessionId(0)), ListChange::Whole(whole(&[1, 4, 5])), false);
     let Some(JoinStep::Submit(accept)) = ensemble.step() else { panic!("it is not accepted") };
     ensemble.apply(&accept);
     ensemble.present.remove(&member_of(4));
@@ -396,7 +396,7 @@ fn a_leader_without_a_successor_adds_one_first() {
     ensemble.add(2);
     ensemble.behind.insert(member_of(2));
     ensemble.come(2);
-    ensemble.ask(Asker::Zk, ListChange::Whole(whole(&[2])), false);
+    ensemble.ask(Asker::Zk(SessionId(0)), ListChange::Whole(whole(&[2])), false);
     let Some(JoinStep::Submit(accept)) = ensemble.step() else { panic!("it is not accepted") };
     ensemble.apply(&accept);
     ensemble.behind.clear();

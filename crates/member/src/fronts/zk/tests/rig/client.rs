@@ -257,7 +257,13 @@ impl Rig {
             "reconfig" => {
                 let (joining, leaving, members) = (None, words.get(1).copied(), None);
                 Request::Reconfig { joining, leaving, members, version: -1 }.encode(xid, out);
-                Form::Nothing
+                Form::Data
+            }
+            "join" => {
+                let version = words.get(2).map_or(-1, |version| version.parse().unwrap());
+                let (joining, leaving, members) = (Some(words[1]), None, None);
+                Request::Reconfig { joining, leaving, members, version }.encode(xid, out);
+                Form::Data
             }
             "count" => {
                 Request::GetAllChildrenNumber { path: words[1] }.encode(xid, out);

@@ -129,7 +129,7 @@ fn body_text(form: &Form, reader: &mut JuteReader<'_>) -> String {
         Form::Stat => stat(reader),
         Form::Data => {
             let data = String::from_utf8(reader.buffer().unwrap().unwrap_or(b"null").to_vec());
-            format!("{} {}", shorten(&data.unwrap()), stat(reader))
+            format!("{} {}", shorten(&data.unwrap()).replace('\n', " / "), stat(reader))
         }
         Form::Children { stat: with_stat } => {
             let mut names: Vec<&str> = reader.texts().unwrap();
