@@ -5,7 +5,7 @@ use member::message::LoopInput;
 use std::fmt;
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use member::membership::bootstrap::{Attendance, Decision, absent_server};
@@ -18,7 +18,9 @@ use parking_lot::Mutex;
 use storage::disk::RealDisk;
 use storage::wal::WalOptions;
 
-use crate::limits::{DEPARTED_LINKS_STAY, JOIN_LIMIT, PEER_INPUT_BYTES_MAX, WAITING_INTERVAL};
+use crate::limits::{
+    DEPARTED_LINKS_STAY, JOIN_LIMIT, PEER_INPUT_BYTES_MAX, REMOVED_SERVES, WAITING_INTERVAL,
+};
 use crate::peer_hello::Channel;
 use crate::peer_sockets::{PeerAuth, PeerConfig, PeerInput, PeerServer, PeerSockets};
 use crate::queue::Inbox;
@@ -47,6 +49,9 @@ pub struct ClusterConfig {
     pub keep_alive: bool,
     /// Where monitoring reads which servers are missing.
     pub board: Arc<StartBoard>,
+    /// The status of the process if it ends because another member says that this one was removed
+    /// from the ensemble for good.
+    pub removed_status: i32,
 }
 
 /// Passes on what the links deliver: first to the wait for a birth, later to Loop.
@@ -208,6 +213,7 @@ fn link(
         secret: config.secret,
         connect_timeout: cluster.connect_timeout,
         keep_alive: cluster.keep_alive,
+        on_retired: Box::new(end_when_retired(cluster.removed_status)),
     };
     let gate = gate.clone();
     let sockets = PeerSockets::start(peers, hello, move |inputs| gate.give(inputs));
@@ -215,6 +221,29 @@ fn link(
     let others = cluster.voters.iter().filter(|number| **number != cluster.server);
     cluster.board.begin(&others.copied().collect::<Vec<_>>(), sockets.handle());
     Ok(sockets)
+}
+
+/// Makes the function that ends the process because this member was removed from the ensemble for
+/// good. Several members may say so: the first one counts. The data directory stays as it is, since
+/// it may be the last copy of data that somebody needs.
+fn end_when_retired(status: i32) -> impl Fn() {
+    let is_ending = AtomicBool::new(false);
+    move || {
+        if is_ending.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        tracing::error!(
+            "the member has been permanently removed from the cluster; its data directory must be \
+             removed before this server can join again"
+        );
+        let end = move || {
+            std::thread::sleep(REMOVED_SERVES);
+            std::process::exit(status);
+        };
+        if std::thread::Builder::new().name("removed".to_string()).spawn(end).is_err() {
+            std::process::exit(status);
+        }
+    }
 }
 
 /// Names the setting that would let the ensemble begin without some servers. `None` if that is set

@@ -131,6 +131,10 @@ pub const LINK_LASTED: Duration = Duration::from_secs(1);
 /// still be needed while other members learn it. Ten intervals of beats are ample for both.
 pub const DEPARTED_LINKS_STAY: Duration = Duration::from_secs(10);
 
+/// How long a removed member runs on before it ends, so that the client that removed it gets its
+/// answer (`EtcdServer.run`, 3.6: it stops one second after the removal).
+pub const REMOVED_SERVES: Duration = Duration::from_secs(1);
+
 /// Trouble of one kind with a peer is logged at most this often.
 pub const PEER_COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 

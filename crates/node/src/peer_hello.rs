@@ -14,7 +14,8 @@
 //! ```
 //!
 //! A server that does not know its number yet offers itself as server 0 with its peer URLs, and
-//! wants server 0, which means any. It gets YouAre in place of Accepted, and no link.
+//! wants server 0, which means any. It gets YouAre in place of Accepted, and no link. A member that
+//! was removed from the ensemble gets Retired in place of Accepted, and ends.
 //!
 //! Instead of the message that the other side waits for, a side may send Refused with a reason, and
 //! close. The first four messages agree on a key (`peer_key`), so that neither side tells who it is
@@ -34,8 +35,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
-use machine::Level;
 use machine::limits::{LISTED_SERVERS_MAX, SERVER_TEXT_BYTES_MAX, SERVER_URLS_MAX};
+use machine::{Level, MemberId};
 use member::Hello;
 use member::membership::hello::Incompatibility;
 use member::peer::PeerFrame;
@@ -57,6 +58,7 @@ const KIND_BEGIN: u8 = 6;
 const KIND_REPLY: u8 = 7;
 const KIND_CONFIRM: u8 = 8;
 const KIND_YOU_ARE: u8 = 9;
+const KIND_RETIRED: u8 = 10;
 
 /// The number that a server states before it knows its own, and the one that it wants to reach if
 /// any server will do.
@@ -148,6 +150,24 @@ impl Discovered {
     }
 }
 
+/// The answer to a member that was removed from the ensemble for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retired {
+    /// The dialler's member id.
+    pub member: MemberId,
+    /// The id of the ensemble.
+    pub cluster_id: u128,
+}
+
+impl Retired {
+    /// The answer of a member with the hello `own` to `other`, if both were born in one ensemble.
+    pub fn of(own: &Hello, other: &Hello) -> Option<Retired> {
+        let (own, theirs) = (own.birth.as_ref()?, other.birth.as_ref()?);
+        let cluster_id = own.cluster_id;
+        (theirs.cluster_id == cluster_id).then_some(Retired { member: other.member, cluster_id })
+    }
+}
+
 /// A message of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handshake {
@@ -164,6 +184,8 @@ pub enum Handshake {
     Confirm(Confirmation),
     /// Tells a dialler its number. The connection is closed then.
     YouAre(Discovered),
+    /// Tells a dialler that it was removed from the ensemble. The connection is closed then.
+    Retired(Retired),
 }
 
 /// Why a link is refused. The text is sent to the other side, and is for the logs of both.
@@ -265,6 +287,11 @@ impl Handshake {
                 encode_discovered(discovered, &mut out);
                 KIND_YOU_ARE
             }
+            Handshake::Retired(Retired { member, cluster_id }) => {
+                out.extend_from_slice(&member.0.to_le_bytes());
+                out.extend_from_slice(&cluster_id.to_le_bytes());
+                KIND_RETIRED
+            }
         };
         PeerFrame { kind, body: Bytes::from(out) }
     }
@@ -296,6 +323,10 @@ impl Handshake {
             KIND_REPLY => Handshake::Reply(array(&mut reader)?),
             KIND_CONFIRM => Handshake::Confirm(array(&mut reader)?),
             KIND_YOU_ARE => Handshake::YouAre(decode_discovered(&mut reader)?),
+            KIND_RETIRED => {
+                let (member, cluster_id) = (MemberId(reader.u64()?), reader.u128()?);
+                Handshake::Retired(Retired { member, cluster_id })
+            }
             _ => return Err(Refusal::OutOfTurn),
         };
         reader.finish()?;

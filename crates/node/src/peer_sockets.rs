@@ -8,7 +8,8 @@
 //! reported down.
 //!
 //! The list of the other servers may be replaced while the links run. A server that has left the
-//! list is dialled no more, and its own dials are refused. Its links stay for a while.
+//! list is dialled no more, and its own dials are refused. Its links stay for a while. A removed
+//! member that dials gets the answer that it is retired, and ends.
 //!
 //! All of this runs on one thread, with two exceptions. A sending thread writes to the socket
 //! itself if the socket has space, since a wake-up costs more. And the beats have their own thread.
@@ -152,6 +153,9 @@ pub struct PeerConfig {
     /// Whether the system probes silent dialled links with TCP keep-alive. For accepted links the
     /// listener decides that.
     pub keep_alive: bool,
+    /// Called each time that a member of this member's ensemble says that this member was removed
+    /// for good. Must not wait.
+    pub on_retired: Box<dyn Fn() + Send + Sync>,
 }
 
 /// One end of a link.
@@ -231,6 +235,8 @@ pub(crate) enum Trouble {
     /// The other side refused the first message of this version of the handshake like garbage.
     #[error("it does not understand the handshake")]
     NotUnderstood,
+    #[error("it says that this member was removed from the ensemble")]
+    Retired,
 }
 
 impl Trouble {
@@ -265,6 +271,7 @@ struct Links {
     exchanges: Mutex<Exchanges>,
     wrong_secrets: Mutex<WrongSecrets>,
     give: Box<dyn Fn(Vec<PeerInput>) -> bool + Send + Sync>,
+    on_retired: Box<dyn Fn() + Send + Sync>,
 }
 
 /// A link whose handshake is complete.
@@ -330,7 +337,7 @@ impl PeerSockets {
         give: impl Fn(Vec<PeerInput>) -> bool + Send + Sync + 'static,
     ) -> io::Result<PeerSockets> {
         let PeerConfig { servers, departed_links_stay, listeners, auth, secret, .. } = config;
-        let PeerConfig { connect_timeout, keep_alive, .. } = config;
+        let PeerConfig { connect_timeout, keep_alive, on_retired, .. } = config;
         let links = Links {
             list: ServerList::new(hello.server),
             departed_links_stay,
@@ -350,6 +357,7 @@ impl PeerSockets {
             exchanges: Mutex::default(),
             wrong_secrets: Mutex::default(),
             give: Box::new(give),
+            on_retired,
         };
         links.set_servers(servers);
         let links = Arc::new(links);
@@ -440,7 +448,8 @@ impl PeerHandle {
     }
 
     /// Replaces the list of servers; an equal list changes nothing. This server may be among them.
-    /// Any thread may call this; it does not wait for the links.
+    /// Replaces the set of retired members, too. Any thread may call this; it does not wait for the
+    /// links.
     ///
     /// - A new server is dialled from now on.
     /// - A server that is gone is dialled no more, and its dials are refused. Its links end after
@@ -448,10 +457,13 @@ impl PeerHandle {
     ///   frames are given as before.
     /// - A server with other addresses keeps its links. The next dial goes to the new addresses; a
     ///   dial that waits is made at once.
+    /// - A retired member that dials gets the answer that it was removed for good, whether or not
+    ///   its number is listed.
     ///
-    /// Memory is kept for each listed server; the caller bounds their number
-    /// (`machine::limits::LISTED_SERVERS_MAX`).
-    pub fn set_servers(&self, servers: Vec<PeerServer>) {
+    /// Memory is kept for each listed server and each retired member; the caller bounds their
+    /// numbers (`machine::limits::{LISTED_SERVERS_MAX, RETIRED_MAX}`).
+    pub fn set_servers(&self, servers: Vec<PeerServer>, retired: BTreeSet<MemberId>) {
+        self.links.list.set_retired(retired);
         self.links.set_servers(servers);
     }
 
@@ -956,6 +968,12 @@ impl Links {
             Ok(Met::Asks(discovered)) => {
                 tracing::debug!("links: {} is server {}", dialler.from, discovered.number);
                 talk.end_with(&Handshake::YouAre(discovered)).await;
+                Ok(())
+            }
+            Ok(Met::Retired(retired)) => {
+                let member = retired.member.0;
+                tracing::debug!("links: {}, member {member:016x}, is retired", dialler.from);
+                talk.end_with(&Handshake::Retired(retired)).await;
                 Ok(())
             }
             Ok(Met::Linked(open)) => {

@@ -37,7 +37,7 @@ pub fn find_number(args: &ServeArgs, config: &ServeConfig) -> anyhow::Result<Opt
         return Ok(None);
     }
     given.self_signed.iter().try_for_each(crate::self_signed::make)?;
-    let (prepared, _) = peers::prepare(cluster, StartBoard::default().into())?;
+    let (prepared, _) = peers::prepare(cluster, StartBoard::default().into(), 0)?;
     let own = u64::from(cluster.number);
     let others = prepared.servers.into_iter().filter(|server| server.number != own);
     let others: Vec<Vec<PeerAddress>> = others.map(|server| server.addresses).collect();

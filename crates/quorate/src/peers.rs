@@ -15,12 +15,14 @@ use crate::peer_tls::PeerStores;
 
 /// The ensemble's settings for the node, still without the listening sockets that [`bind`] makes.
 /// Reads the TLS stores, and returns them too, so that SIGHUP can have them read again.
+/// `removed_status` is the status of the process if it ends because its member was removed.
 ///
 /// # Errors
 /// A TLS store cannot be used, or the thread that checks it cannot be started.
 pub fn prepare(
     cluster: &ClusterConfig,
     board: Arc<StartBoard>,
+    removed_status: i32,
 ) -> anyhow::Result<(node::ClusterConfig, Option<Arc<PeerStores>>)> {
     let mut listed = cluster.server_list().servers;
     let servers = cluster.servers.iter().map(|(number, server)| {
@@ -53,6 +55,7 @@ pub fn prepare(
         connect_timeout: Duration::from_millis(u64::from(cluster.connect_timeout_ms)),
         keep_alive: cluster.keep_alive,
         board,
+        removed_status,
     };
     Ok((prepared, stores))
 }

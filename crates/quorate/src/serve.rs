@@ -28,6 +28,7 @@ use member::order;
 use member::recovery::Options;
 use member::spaces;
 use member::throttle::Throttle;
+use node::limits::REMOVED_SERVES;
 use node::{FrontHandle, ListNews, Node, NodeConfig, StartBoard};
 use replica::LogMemory;
 use tokio::net::TcpListener;
@@ -67,6 +68,10 @@ const READY_LIMIT: Duration = Duration::from_secs(600);
 
 /// How long a member of an ensemble may wait for the others: a century, that is, for ever.
 const READY_LIMIT_OF_MEMBER: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// The status of a process that ends because its member was removed from the ensemble while it was
+/// down. Under etcd's name the status is 0, as etcd's is.
+const REMOVED_STATUS: i32 = 1;
 
 /// How long a member looks for a leader at least before it serves only reads, in ms
 /// (`QuorumPeer.run`).
@@ -154,7 +159,8 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     }
     let tokens = config.etcd.as_ref().map(|face| Tokens::of(&face.auth.token)).transpose()?;
     let conf = conf_report(&config, ports.numbers());
-    let prepare = |cluster| peers::prepare(cluster, board.clone());
+    let removed_status = if given.is_some() { 0 } else { REMOVED_STATUS };
+    let prepare = |cluster| peers::prepare(cluster, board.clone(), removed_status);
     let cluster = config.cluster.as_ref().map(prepare).transpose()?;
     let (cluster, peers) = cluster.map_or((None, None), |(cluster, peers)| (Some(cluster), peers));
     let reloaded = Reloaded { args, logging, tls: tls.clone(), peers };
@@ -225,10 +231,6 @@ fn keep_servers(config: &ServeConfig, node: &Node) -> anyhow::Result<()> {
     let text = etcd_program::text_of_servers(config.cluster.as_ref());
     node.keep_servers(&text).context("the list of servers in the data directory")
 }
-
-/// How long a removed member serves on, so that the client that removed it gets its answer
-/// (`EtcdServer.run`, 3.6: it stops one second after the removal).
-const REMOVED_SERVES: Duration = Duration::from_secs(1);
 
 /// Stores the list of servers in the data directory each time that it changes while the ensemble
 /// runs. Returns once this server was removed from the list: it must end.

@@ -363,6 +363,11 @@ impl ListChanges {
         self.retired.contains_key(&member)
     }
 
+    /// The members that are gone for good, ascending.
+    pub fn retired(&self) -> impl Iterator<Item = MemberId> {
+        self.retired.keys().copied()
+    }
+
     /// Writes the state; `docs/formats.md` gives the bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u8(u8::from(self.is_managed));

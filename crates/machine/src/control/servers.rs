@@ -161,6 +161,11 @@ impl Servers {
         self.changes.as_ref().is_some_and(|changes| changes.is_retired(member))
     }
 
+    /// The members that are gone for good, ascending; at most [`crate::limits::RETIRED_MAX`].
+    pub fn retired(&self) -> impl Iterator<Item = MemberId> {
+        self.changes.iter().flat_map(ListChanges::retired)
+    }
+
     /// The list that an accepted change leads to, or else the present list: the servers that the
     /// members must reach, and that the Raft membership follows.
     pub fn list_to_follow(&self) -> &ServerList {

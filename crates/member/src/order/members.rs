@@ -10,9 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use machine::{
-    Command, ControlCommand, Level, LogIndex, MemberId, ServerList, ServerRecord, StatedLevel,
-};
+use machine::{Command, ControlCommand, Level, LogIndex, MemberId, ServerList, StatedLevel};
 use replica::PeerStatus;
 
 use super::Loop;
@@ -31,9 +29,9 @@ pub(super) struct Members {
     servers_wanted: ServerList,
     memberships: Memberships,
     levels: Levels,
-    /// The servers that the driver was told last to make links to; `None` if it decides by its
-    /// configuration.
-    reached: Option<BTreeMap<u64, ServerRecord>>,
+    /// The servers of the state when they were last compared with what the driver knows; `None` if
+    /// the driver decides by its configuration which links it makes.
+    told: Option<Arc<machine::Servers>>,
 }
 
 impl Members {
@@ -44,7 +42,7 @@ impl Members {
         memberships: Memberships,
         levels: Levels,
     ) -> Members {
-        Members { servers, servers_wanted, memberships, levels, reached: None }
+        Members { servers, servers_wanted, memberships, levels, told: None }
     }
 
     /// The servers of the members, from the state and the links.
@@ -109,7 +107,8 @@ impl Members {
         is_same
     }
 
-    /// The servers of the state, if the members must reach others than the driver was told last.
+    /// The servers of the state, if the members must reach others than the driver was told last, or
+    /// if other members are retired.
     fn news_of_servers(&mut self) -> Option<Arc<machine::Servers>> {
         let registered = &self.servers.registered;
         let is_decided =
@@ -117,11 +116,15 @@ impl Members {
         if !is_decided {
             return None;
         }
-        let own = |(number, record): (u64, &ServerRecord)| (number, record.clone());
-        let reached: BTreeMap<_, _> = registered.to_reach().into_iter().map(own).collect();
-        let is_new = self.reached.as_ref() != Some(&reached);
-        self.reached = Some(reached);
-        is_new.then(|| registered.clone())
+        // This runs in every turn of Loop, and the servers rarely change.
+        if self.told.as_ref().is_some_and(|told| Arc::ptr_eq(told, registered)) {
+            return None;
+        }
+        let is_known = self.told.as_ref().is_some_and(|told| {
+            told.to_reach() == registered.to_reach() && told.retired().eq(registered.retired())
+        });
+        self.told = Some(registered.clone());
+        (!is_known).then(|| registered.clone())
     }
 
     /// The list of servers that this member's configuration wants in the state, or `None` if the
@@ -283,7 +286,8 @@ impl Loop {
         }
     }
 
-    /// Tells the driver of other servers to reach, and of the end of this member's own server.
+    /// Tells the driver of other servers to reach, of retired members, and of the end of this
+    /// member's own server.
     pub(super) fn tell_servers(&mut self) {
         if let Some(servers) = self.members.news_of_servers() {
             let own = self.members.servers.own.1;

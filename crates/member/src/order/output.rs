@@ -52,8 +52,9 @@ pub struct LoopOutput {
     pub raised: Option<StatedLevel>,
     /// The revision to which this leader compacts etcd's keys automatically; for the server's log.
     pub compacting: Option<i64>,
-    /// The servers of the state, each time that a change of the list is accepted or finished, and
-    /// at the first turn if the list was ever changed. The driver makes links to these servers.
+    /// The servers of the state, each time that a change of the list is accepted or finished or
+    /// that a member is retired, and at the first turn if the list was ever changed. The driver
+    /// makes links to these servers, and tells retired members to end.
     pub servers: Option<Arc<Servers>>,
     /// Set when the list no longer has this member's server: it was removed for good.
     pub removed: bool,

@@ -86,6 +86,7 @@ impl Ensemble {
                 connect_timeout: PATIENCE,
                 keep_alive: false,
                 board: Arc::default(),
+                removed_status: 1,
             }),
         }
     }

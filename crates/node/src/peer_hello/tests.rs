@@ -28,6 +28,10 @@ fn discovered() -> Discovered {
     Discovered { number: 4, cluster_id: 7 << 100, servers }
 }
 
+fn retired() -> Retired {
+    Retired { member: MemberId(20), cluster_id: 7 << 100 }
+}
+
 /// The offer of a server that asks for its number.
 fn question() -> Offer {
     let urls = discovered().servers[&4].clone();
@@ -120,6 +124,7 @@ fn what_was_said_is_what_is_heard_and_nothing_cut_off_is() {
         Handshake::Reply([6; 65]),
         Handshake::Confirm([7; 32]),
         Handshake::YouAre(discovered()),
+        Handshake::Retired(retired()),
     ] {
         let frame = said.encode();
         assert_eq!(Handshake::decode(&frame), Ok(said.clone()));
@@ -133,13 +138,13 @@ fn what_was_said_is_what_is_heard_and_nothing_cut_off_is() {
         let more = PeerFrame { body: [&frame.body[..], &[0]].concat().into(), ..frame };
         assert!(matches!(Handshake::decode(&more), Err(Refusal::Malformed(_))));
     }
-    let unknown = PeerFrame { kind: 10, body: Bytes::new() };
+    let unknown = PeerFrame { kind: 11, body: Bytes::new() };
     assert_eq!(Handshake::decode(&unknown), Err(Refusal::OutOfTurn));
 }
 
 /// All messages of a handshake with a secret, for each version. Then the question of a server for
-/// its number, and the answer.
-fn handshakes() -> [(&'static str, Vec<Handshake>); 3] {
+/// its number, and the answer; and the answer to a member that was removed.
+fn handshakes() -> [(&'static str, Vec<Handshake>); 4] {
     let mut transcript = transcript();
     transcript.offer.hello.known.program = "0.4.0".to_string();
     transcript.answer.hello.known.program = "0.3.1".to_string();
@@ -167,6 +172,7 @@ fn handshakes() -> [(&'static str, Vec<Handshake>); 3] {
         ("handshake-v1.bin", rest(b"a secret of 16 b")),
         ("handshake-v2.bin", with_key),
         ("number-v1.bin", number),
+        ("retired-v1.bin", vec![Handshake::Retired(retired())]),
     ]
 }
 
@@ -252,6 +258,15 @@ fn a_proof_is_good_for_one_side_of_one_handshake_with_one_secret() {
         proof[at] ^= 1;
         assert!(!transcript.is_dialler(b"secret", &proof));
     }
+}
+
+#[test]
+fn a_member_is_retired_only_from_the_ensemble_that_it_was_born_in() {
+    let told = Retired { member: MemberId(20), cluster_id: 7 };
+    assert_eq!(Retired::of(&born(1, 7), &born(2, 7)), Some(told));
+    assert_eq!(Retired::of(&born(1, 7), &born(2, 8)), None);
+    assert_eq!(Retired::of(&born(1, 7), &hello(2)), None);
+    assert_eq!(Retired::of(&hello(1), &born(2, 7)), None);
 }
 
 #[test]

@@ -24,7 +24,7 @@ use crate::limits::{
 use crate::peer_frame::FrameReader;
 use crate::peer_hello::{
     Answer, AuthKind, Channel, Discovered, Handshake, NO_NUMBER, Offer, Peer, Proof, Refusal,
-    Transcript, check_directory, check_peer,
+    Retired, Transcript, check_directory, check_peer,
 };
 use crate::peer_key::{Agreed, Exchange, Share, Side};
 
@@ -88,6 +88,9 @@ pub(super) enum Met {
     Linked(Registered),
     /// The dialler asks for its number, has shown that it may know it, and is to be told.
     Asks(Discovered),
+    /// The dialler was removed from the ensemble, has shown that it may know that, and is to be
+    /// told.
+    Retired(Retired),
 }
 
 /// The other side of an accepted connection.
@@ -332,7 +335,8 @@ impl Links {
         let (offer, key) = self.offer_and_key(talk, own, dialler.from).await?;
         self.prover.check_auth(offer.auth)?;
         let asks_number = offer.asks_number() && own.birth.is_some();
-        if asks_number {
+        let retired = self.retired(own, &offer);
+        if asks_number || retired.is_some() {
             check_directory(own, &offer.hello)?;
         } else {
             self.check_offer(own, &offer, dialler)?;
@@ -354,11 +358,22 @@ impl Links {
         if asks_number {
             return Ok(Met::Asks(self.number_of(own, &hello, dialler)?));
         }
+        if let Some(retired) = retired {
+            return Ok(Met::Retired(retired));
+        }
         let peer = Peer { hello: Arc::new(hello), process };
         // From here on the peer has proved that it is the server that it claims to be.
         let registered = self.register(&peer, channel, false)?;
         talk.send(&Handshake::Accepted).await?;
         Ok(Met::Linked(registered))
+    }
+
+    /// The answer to a dialler that was removed from this member's ensemble; `None` to any other.
+    /// Its certificate is not checked for a host, since the list no longer has its hosts: the
+    /// answer holds only what the dialler has said itself.
+    fn retired(&self, own: &Hello, offer: &Offer) -> Option<Retired> {
+        let is_for_us = offer.wanted == own.server;
+        Retired::of(own, &offer.hello).filter(|it| is_for_us && self.list.is_retired(it.member))
     }
 
     /// Checks whether a link to the dialler is allowed, once it has proved what it says.
@@ -439,9 +454,10 @@ impl Links {
             (Handshake::Offer(offer), PeerAuth::Secret(secret)) => {
                 self.prover.check_auth(offer.auth)?;
                 let level = own.level.as_ref().map(|stated| stated.level);
-                // Every build that asks for its number knows version 2.
+                // Every build that asks for its number, or can be retired, knows version 2.
                 let is_taken = secret.handshakes(level).takes(HandshakeVersion::Old);
-                if !is_taken || offer.asks_number() {
+                let is_new = offer.asks_number() || self.retired(own, &offer).is_some();
+                if !is_taken || is_new {
                     return Err(Refusal::OldHandshake.into());
                 }
                 if self.list.has(offer.hello.server) {
@@ -474,6 +490,12 @@ impl Links {
         talk.send(&Handshake::Proof(own_proof)).await?;
         match talk.receive().await? {
             Handshake::Accepted => Ok(registered),
+            // The accepter has shown that it knows the secret. It is believed only about this
+            // member, and only if it is of the same ensemble.
+            Handshake::Retired(told) if Retired::of(&peer.hello, own) == Some(told) => {
+                (self.on_retired)();
+                Err(Trouble::Retired)
+            }
             _ => Err(Refusal::OutOfTurn.into()),
         }
     }

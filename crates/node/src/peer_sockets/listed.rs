@@ -1,10 +1,12 @@
-//! The list of servers, which may be replaced while the links run, and the rule for when the links
-//! of a server that has left the list end.
+//! The list of servers and the set of retired members, which may be replaced while the links run,
+//! and the rule for when the links of a server that has left the list end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use machine::MemberId;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::PeerServer;
@@ -27,12 +29,15 @@ pub(super) struct ServerList {
     /// This server's number. Links are made with all other servers.
     own: u64,
     present: watch::Sender<ListedServers>,
+    /// The members that are gone for good.
+    retired: Mutex<BTreeSet<MemberId>>,
 }
 
 impl ServerList {
     /// An empty list, of the server of that number.
     pub fn new(own: u64) -> ServerList {
-        ServerList { own, present: watch::Sender::new(ListedServers::new()) }
+        let (present, retired) = (watch::Sender::new(ListedServers::new()), Mutex::default());
+        ServerList { own, present, retired }
     }
 
     /// Replaces the list, unless the new one is equal. Calls `on_change` with the numbers of the
@@ -85,7 +90,17 @@ impl ServerList {
         present.iter().map(urls).collect()
     }
 
-    /// Follows the changes from now on.
+    /// Replaces the set of members that are gone for good.
+    pub fn set_retired(&self, retired: BTreeSet<MemberId>) {
+        *self.retired.lock() = retired;
+    }
+
+    /// Whether a member is gone for good.
+    pub fn is_retired(&self, member: MemberId) -> bool {
+        self.retired.lock().contains(&member)
+    }
+
+    /// Follows the changes of the list from now on.
     pub fn subscribe(&self) -> watch::Receiver<ListedServers> {
         self.present.subscribe()
     }

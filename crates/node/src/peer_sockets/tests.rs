@@ -12,6 +12,7 @@ use rustls::server::WebPkiClientVerifier;
 use storage::datadir::Birth;
 
 mod numbers;
+mod retired;
 
 use super::*;
 use crate::limits::HANDSHAKE_FRAME_BYTES_MAX;
@@ -60,6 +61,8 @@ struct Peers {
     sockets: PeerSockets,
     handle: PeerHandle,
     inputs: Receiver<PeerInput>,
+    /// Gets something each time that another member says that this one is retired.
+    ends: Receiver<()>,
     room: Arc<Room>,
     port: u16,
 }
@@ -91,6 +94,7 @@ impl Peers {
     ) -> Peers {
         let port = port(&listener);
         let (give, inputs) = channel();
+        let (end, ends) = channel();
         // The tests have no randomness of their own: the port makes the secrets of servers differ.
         let mut secret = [hello.server as u8; 32];
         secret[..2].copy_from_slice(&port.to_le_bytes());
@@ -102,6 +106,10 @@ impl Peers {
             secret,
             connect_timeout: PATIENCE,
             keep_alive: true,
+            on_retired: Box::new(move || {
+                // A test that has seen enough has dropped its receiver.
+                let _ = end.send(());
+            }),
         };
         let room = Arc::<Room>::default();
         let of_links = room.clone();
@@ -112,7 +120,7 @@ impl Peers {
             !of_links.is_full.load(Ordering::SeqCst)
         });
         let sockets = sockets.expect("the thread starts");
-        Peers { handle: sockets.handle(), sockets, inputs, room, port }
+        Peers { handle: sockets.handle(), sockets, inputs, ends, room, port }
     }
 
     /// A peer that only accepts links, from servers 1 to 3.
@@ -337,8 +345,8 @@ fn a_server_that_is_listed_later_gets_linked() {
     peers[0].wait_linked(&[2]);
     peers[1].wait_linked(&[1]);
     assert_eq!(refused(&peers[0], offer(hello(3))), "server 3 is not configured here");
-    peers[0].handle.set_servers(servers.clone());
-    peers[1].handle.set_servers(servers);
+    peers[0].handle.set_servers(servers.clone(), BTreeSet::new());
+    peers[1].handle.set_servers(servers, BTreeSet::new());
     peers[0].wait_linked(&[3]);
     peers[1].wait_linked(&[3]);
     peers[2].wait_linked(&[1, 2]);
@@ -354,7 +362,7 @@ fn the_links_of_a_server_that_is_listed_no_more_end_and_its_dials_are_refused() 
     let all: &[u64] = &[1, 2, 3];
     let (peers, servers) = three_listing([all; 3], Duration::ZERO);
     peers[0].wait_linked(&[2, 3]);
-    peers[0].handle.set_servers(servers[..2].to_vec());
+    peers[0].handle.set_servers(servers[..2].to_vec(), BTreeSet::new());
     let mut ends = 0;
     peers[0].wait_for(|input| {
         if let PeerInput::LinkDown(link) = input {
@@ -379,7 +387,7 @@ fn a_server_that_is_listed_no_more_is_not_dialled() {
     for _ in 0..6 {
         drop(gone.accept().expect("it dials"));
     }
-    peers.handle.set_servers(vec![server(3, port(&there))]);
+    peers.handle.set_servers(vec![server(3, port(&there))], BTreeSet::new());
     let dials_of = |count| (0..count).for_each(|_| drop(there.accept().expect("it dials")));
     // Dials that were under way before the links saw the new list.
     dials_of(6);
@@ -396,7 +404,7 @@ fn links_stay_if_their_server_is_listed_again_in_time() {
     let (peers, servers) = three_listing([all; 3], PATIENCE);
     peers[0].wait_linked(&[2, 3]);
     peers[1].wait_linked(&[1]);
-    peers[0].handle.set_servers(servers[..1].to_vec());
+    peers[0].handle.set_servers(servers[..1].to_vec(), BTreeSet::new());
     assert_eq!(shown_members(&peers[0]), []);
     // Until its links end, what a server sends still comes, and it is still sent to.
     peers[1].handle.send(MemberId(10), Channel::Log, frame(1, 5));
@@ -407,8 +415,8 @@ fn links_stay_if_their_server_is_listed_again_in_time() {
     peers[0].handle.flush();
     assert_eq!(peers[1].wait_frame().2, frame(1, 6));
     assert_eq!(refused(&peers[0], offer(hello(2))), "server 2 is not configured here");
-    peers[0].handle.set_servers(servers.clone());
-    peers[0].handle.set_servers(servers);
+    peers[0].handle.set_servers(servers.clone(), BTreeSet::new());
+    peers[0].handle.set_servers(servers, BTreeSet::new());
     assert_eq!(shown_members(&peers[0]), [20, 30]);
     assert_eq!(peers[0].handle.links().len(), 8);
     assert_eq!(peers[0].inputs.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty));
@@ -422,11 +430,11 @@ fn a_link_outlives_a_change_of_addresses_and_its_successor_goes_to_the_new_ones(
     // Nobody listens at the first address: the links are made once the list names a better one.
     let nowhere = [server(2, port(&listener()))];
     let peers = Peers::start(hello(1), listener(), &nowhere, PeerAuth::None);
-    peers.handle.set_servers(listed(&old));
+    peers.handle.set_servers(listed(&old), BTreeSet::new());
     let (first, second) = (Stranger::accept(&old), Stranger::accept(&old));
     peers.wait_up();
     peers.wait_up();
-    peers.handle.set_servers(listed(&new));
+    peers.handle.set_servers(listed(&new), BTreeSet::new());
     let (cut, channel) = first;
     assert_eq!(peers.handle.links().len(), 2);
     drop(cut);

@@ -146,7 +146,7 @@ fn hand_out(shared: &Shared, mut output: LoopOutput, wakes_apply: bool) -> bool 
     }
     if let Some(servers) = output.servers {
         if let Some(peers) = &shared.peers {
-            peers.set_servers(peers_of(&servers));
+            peers.set_servers(peers_of(&servers), servers.retired().collect());
         }
         let is_removed = output.removed;
         shared.listed.send_replace(Some(ListNews { servers, is_removed }));

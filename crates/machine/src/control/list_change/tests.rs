@@ -354,6 +354,11 @@ fn retired_members_are_forgotten_and_remembered_up_to_a_bound() {
     ensemble.apply(ControlCommand::Retire(MemberId(7)));
     let is_retired = |member| ensemble.machine.control().servers().is_retired(MemberId(member));
     assert_eq!([101, 7, 10_000].map(is_retired), [false, true, true]);
+    let retired: Vec<_> = ensemble.machine.control().servers().retired().collect();
+    assert_eq!(
+        (retired.len(), retired[0], retired[1]),
+        (RETIRED_MAX, MemberId(7), MemberId(10_000))
+    );
 }
 
 #[test]

@@ -1,12 +1,16 @@
-//! Tests of when a leader raises the level, and when it does not.
+//! Tests of when a leader raises the level, and of what the driver learns of the servers.
 
-use machine::Level;
+use machine::control::list_change::{Asker, ChangeFlags, ChangeId, ChangeRequest, ListChange};
+use machine::{
+    BootId, Changes, ConnectionId, Level, Machine, Origin, ServerList, ServerRecord, ServerRole,
+    Stamp,
+};
 use replica::Membership;
 
 use super::*;
 use crate::membership::bootstrap::absent_voter;
 use crate::membership::limits::RAISES_INTERVAL_MS;
-use crate::message::{LoopInput, ToLoop};
+use crate::message::{FromApply, LoopInput, ToLoop};
 use crate::order::contact::tests::{TICK_MS, World, id, linked};
 
 const OLD: Level = Level::FIRST;
@@ -155,4 +159,55 @@ fn learners_count_and_placeholders_do_not() {
     assert_eq!(refused, said);
     servers.on_link(id(3), Some(linked(3, NEW)));
     assert_eq!(check(&servers), Ok(()));
+}
+
+/// Applies a command to the state. Returns the servers, as Apply tells them to Loop.
+fn servers_after(state: &mut Machine, command: ControlCommand) -> FromApply {
+    let origin = Origin { member: id(0), boot: BootId(1) };
+    let stamp = Stamp { time_ms: 1, origin, connection: ConnectionId(1), identities: &[] };
+    state.apply(&stamp, &Command::Control(command), &mut Changes::default());
+    FromApply::Servers(Arc::new(state.control().servers().clone()))
+}
+
+#[test]
+fn the_driver_is_told_of_other_servers_to_reach_and_of_retired_members() {
+    let (mut world, _, followers) = led([NEW; 3]);
+    let member = &mut world.members[followers[0]];
+    let mut state = Machine::default();
+    // The numbers of the servers to reach and the retired members, if the driver learns of them.
+    let mut told = |command| {
+        let servers = servers_after(&mut state, command);
+        member.handle(LoopInput::Apply(servers)).unwrap();
+        let told = member.finish(0).servers;
+        assert!(member.finish(0).servers.is_none(), "it learns once");
+        told.map(|servers| {
+            let retired = servers.retired().map(|member| member.0);
+            (servers.to_reach().into_keys().collect::<Vec<_>>(), retired.collect::<Vec<_>>())
+        })
+    };
+    let record = |number: u64| ServerRecord {
+        name: String::new(),
+        role: ServerRole::Voter,
+        peer_urls: vec![format!("http://s{number}:2380")],
+        client_urls: Vec::new(),
+        zk: None,
+    };
+    let servers = (1..4).map(|number| (number, record(number))).collect();
+    let list = ServerList { version: 0, servers };
+    assert_eq!(told(ControlCommand::SetServers(list)), None);
+    assert_eq!(told(ControlCommand::Raise(Level::MEMBERS.into())), None);
+    let request = ChangeRequest {
+        by: Asker::Etcd,
+        version: None,
+        flags: ChangeFlags::default(),
+        learners_max: 1,
+        change: ListChange::Add { peer_urls: record(4).peer_urls, role: ServerRole::Voter },
+    };
+    assert_eq!(told(ControlCommand::Request(request)), None);
+    let change = ChangeId(3);
+    assert_eq!(told(ControlCommand::Accept(change)), Some((vec![1, 2, 3, 4], vec![])));
+    assert_eq!(told(ControlCommand::Finish(change)), None);
+    assert_eq!(told(ControlCommand::Register { member: id(7), server: 4 }), None);
+    assert_eq!(told(ControlCommand::Retire(id(7))), Some((vec![1, 2, 3, 4], vec![8])));
+    assert_eq!(told(ControlCommand::Register { member: id(8), server: 4 }), None);
 }

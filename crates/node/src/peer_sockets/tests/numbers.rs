@@ -94,10 +94,10 @@ fn the_present_list_decides_and_its_urls_must_all_be_the_same() {
     for not_all in [&URLS[..1], &[URLS[0], URLS[1], "http://h:1"]] {
         let mut servers = four();
         servers[3].peer_urls = urls(not_all);
-        peers.handle.set_servers(servers);
+        peers.handle.set_servers(servers, BTreeSet::new());
         no_match();
     }
-    peers.handle.set_servers(four());
+    peers.handle.set_servers(four(), BTreeSet::new());
     assert_eq!(ask(&[peers.port], secret()).expect("it is told"), told());
     // Another server knows nothing of this one: the one that does is asked, too.
     let behind = member(born(2, 7), &four()[..3], secret());
@@ -140,10 +140,10 @@ fn whoever_may_not_know_its_number_is_told_why() {
     let mut servers = four();
     servers.swap(0, 3);
     (servers[0].number, servers[3].number) = (1, 4);
-    peers.handle.set_servers(servers);
+    peers.handle.set_servers(servers, BTreeSet::new());
     refused(peers.port, secret(), "it says that it is server 1, and so is this server");
     let many = (5..40).map(|number| server(number, 1));
-    peers.handle.set_servers(four().into_iter().chain(many).collect());
+    peers.handle.set_servers(four().into_iter().chain(many).collect(), BTreeSet::new());
     refused(peers.port, secret(), "the list of servers is too long to be told");
     assert!(is_untouched(&peers));
     peers.sockets.stop();
