@@ -6,7 +6,7 @@ use machine::{Level, MemberId};
 use thiserror::Error;
 
 use super::hello::Known;
-use crate::membership::limits::RAISES_INTERVAL_MS;
+use crate::membership::limits::{RAISES_INTERVAL_MS, REFUSED_RAISES_INTERVAL_MS};
 
 /// A member's record of levels.
 pub(crate) struct Levels {
@@ -17,14 +17,14 @@ pub(crate) struct Levels {
     /// The level that clients of this member need; higher than `replicated` until the leader has
     /// raised that.
     needed: Level,
-    /// When the leader was last asked to raise the level, by Loop's clock.
-    asked_ms: Option<u64>,
+    /// When the leader is asked again to raise the level, by Loop's clock; 0 if it was not asked.
+    ask_again_ms: u64,
 }
 
 impl Levels {
     /// The record of a build that knows `known`, with a state of level `replicated`.
     pub fn new(known: Known, replicated: Level) -> Levels {
-        Levels { known, replicated, needed: replicated, asked_ms: None }
+        Levels { known, replicated, needed: replicated, ask_again_ms: 0 }
     }
 
     /// The highest level that this build knows.
@@ -57,12 +57,17 @@ impl Levels {
     /// The level to ask the leader for now; `None` if none is needed, or it was asked for recently.
     /// Notes the time of asking.
     pub fn due(&mut self, now_ms: u64) -> Option<Level> {
-        let is_soon = self.asked_ms.is_some_and(|asked_ms| now_ms < asked_ms + RAISES_INTERVAL_MS);
-        if self.needed <= self.replicated || is_soon {
+        if self.needed <= self.replicated || now_ms < self.ask_again_ms {
             return None;
         }
-        self.asked_ms = Some(now_ms);
+        self.ask_again_ms = now_ms + RAISES_INTERVAL_MS;
         Some(self.needed)
+    }
+
+    /// Notes that this member leads and could not raise the level: it tries again soon, since the
+    /// missing server may have a link by then.
+    pub fn on_refused(&mut self, now_ms: u64) {
+        self.ask_again_ms = now_ms + REFUSED_RAISES_INTERVAL_MS;
     }
 }
 

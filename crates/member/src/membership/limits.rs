@@ -15,6 +15,10 @@ pub const CHANGE_PATIENCE_MS: u64 = 60_000;
 /// a person might try.
 pub const RAISES_INTERVAL_MS: u64 = 1_000;
 
+/// How soon a leader tries again to raise the level when it could not, because a server had no link
+/// yet or the membership was being changed.
+pub const REFUSED_RAISES_INTERVAL_MS: u64 = 20;
+
 /// How long a majority of unborn servers waits for the others before it agrees on a birth without
 /// them. The present server with the lowest number waits this long, the second one twice as long,
 /// and so on.

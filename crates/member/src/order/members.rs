@@ -197,13 +197,14 @@ impl Loop {
     pub(super) fn pursue_level(&mut self) {
         let Some(level) = self.members.levels.due(self.clock.now_ms()) else { return };
         match self.role.leader() {
-            // A refused attempt is repeated later.
             _ if self.role.leads() => {
                 let is_first = self.level() == Level::FIRST;
                 let (own_max, membership) =
                     (self.members.levels.own_max(), self.replica.membership());
                 let known = self.members.servers.known_to_all(own_max, membership);
-                drop(self.raise(known.filter(|_| is_first).unwrap_or(level).max(level)));
+                if self.raise(known.filter(|_| is_first).unwrap_or(level).max(level)).is_err() {
+                    self.members.levels.on_refused(self.clock.now_ms());
+                }
             }
             Some(leader) => self.send(leader, PeerMessage::NeedLevel(level)),
             None => {}
