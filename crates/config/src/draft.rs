@@ -19,6 +19,7 @@ use super::serve_config::{ServeConfig, SourceConfig};
 use super::sessions::SessionsDraft;
 use super::storage::StorageDraft;
 use super::tls::{TlsConfig, TlsDraft};
+use super::values::RECONFIG_NEEDS_LEVEL;
 
 /// The settings that the sources have given so far. `None` means that no source has set one; a
 /// later source overwrites an earlier one.
@@ -89,6 +90,9 @@ impl Draft {
         let auth = std::mem::take(&mut self.auth);
         let auth = auth.settle(&self.replicated, tls.as_ref(), &mut self.report)?;
         self.check_required(cluster.as_ref())?;
+        if self.storage.level_max.is_some_and(|it| it >= Level::MEMBERS) {
+            self.report.warnings.retain(|warning| warning.message != RECONFIG_NEEDS_LEVEL);
+        }
         if self.etcd.is_served() && self.storage.level_max.is_some_and(|it| it < Level::ETCD) {
             let cause = format!("etcd's clients need level {}", Level::ETCD);
             return Err(self.report.missing(cause));

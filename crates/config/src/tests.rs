@@ -164,6 +164,7 @@ fn what_is_read_and_not_built_yet_is_warned_of() {
     check(zoo("enforceQuota=true\nreconfigEnabled=false"), &[]);
     check(zoo("reconfigEnabled=true"), &["conf/zoo.cfg:3: reconfigEnabled"]);
     check(World::toml("reconfig_enabled = true"), &["quorate.toml:1: reconfig_enabled"]);
+    check(zoo("reconfigEnabled=true\nquorate.levelMax=5"), &[]);
     check(zoo("extendedTypesEnabled=true"), &[]);
     check(zoo("clientTcpKeepAlive=false"), &[]);
     check(World::toml("enforce_auth_schemes = [\"ip\"]"), &[]);

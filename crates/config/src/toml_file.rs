@@ -32,7 +32,7 @@ use super::throttle::{self, ThrottleDraft};
 use super::tls::TlsDraft;
 use super::units;
 use super::values::{
-    RECONFIG_NOT_BUILT, digest_algorithm, level_max, log_filter, log_rule, super_digest,
+    RECONFIG_NEEDS_LEVEL, digest_algorithm, level_max, log_filter, log_rule, super_digest,
 };
 
 /// Every key, with an example of its value for error messages.
@@ -561,7 +561,7 @@ fn apply_replicated_key(
         "reconfig_enabled" => {
             replicated.reconfig_enabled = value.boolean()?;
             if replicated.reconfig_enabled {
-                report.warn(place, value.key, RECONFIG_NOT_BUILT);
+                report.warn(place, value.key, RECONFIG_NEEDS_LEVEL);
             }
         }
         _ => return Ok(false),

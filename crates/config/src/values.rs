@@ -110,8 +110,9 @@ pub(super) fn list(value: &str) -> BTreeSet<String> {
     value.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_string).collect()
 }
 
-pub(super) const RECONFIG_NOT_BUILT: &str = "the servers of a running ensemble cannot be changed: reconfig is \
-                                  answered \"unimplemented\"";
+/// The warning about an enabled reconfig, unless the servers may use level 5.
+pub(super) const RECONFIG_NEEDS_LEVEL: &str = "reconfig needs level 5, which is not released: it is answered \
+                                    \"unimplemented\"";
 
 /// The amount of log after which a snapshot is due, for a configured number of bytes; 0 means that
 /// no amount of log makes a snapshot due.

@@ -28,7 +28,7 @@ use super::sessions::SessionsDraft;
 use super::storage::{SNAPSHOT_COMMAND_COUNT_MIN, StorageDraft};
 use super::units::parse_bytes;
 use super::values::{
-    Fate, RECONFIG_NOT_BUILT, boolean, decimal_in, decimal_or_default, decimal_or_unlimited,
+    Fate, RECONFIG_NEEDS_LEVEL, boolean, decimal_in, decimal_or_default, decimal_or_unlimited,
     digest_algorithm, level_max, list, log_filter, log_rule, number, number_in, path, port,
     super_digest, unless, unlimited_below_one, yes_or_no,
 };
@@ -205,7 +205,7 @@ fn apply_key(draft: &mut Draft, place: &Place, key: &str, value: &str) -> Result
         }
         "reconfigEnabled" => {
             draft.replicated.reconfig_enabled = boolean(value)?;
-            return Ok(unless(!draft.replicated.reconfig_enabled, RECONFIG_NOT_BUILT));
+            return Ok(unless(!draft.replicated.reconfig_enabled, RECONFIG_NEEDS_LEVEL));
         }
         "standaloneEnabled" => draft.cluster.standalone_enabled = boolean(value)?,
         "dynamicConfigFile" => {
