@@ -148,13 +148,9 @@ impl Control {
         &mut self,
         id: ChangeId,
         version: u64,
-        (by, ordinal): (MemberId, Ordinal),
+        by: (MemberId, Ordinal),
     ) -> Option<(ServerList, [Change; 2])> {
-        let servers = &mut self.steady.servers;
-        let changes = servers.changes.as_mut()?;
-        let list = ServerList { version, ..changes.finish(id)? };
-        changes.note_numbers(&list);
-        servers.set(list.clone(), by, ordinal);
+        let list = self.steady.servers.finish(id, version, by)?;
         let ended = Change::ListChangeEnded { id, result: Ok(version) };
         Some((list, [self.servers_changed(), ended]))
     }

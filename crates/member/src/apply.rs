@@ -318,6 +318,11 @@ impl Apply {
             self.on_outlived(boot);
             return;
         }
+        // A member that serves without a vote is registered first, and if it is forgotten it is
+        // never registered again.
+        let servers = image.machine.control().servers();
+        let is_registered = servers.serves_without_vote(self.own.origin().member);
+        let may_be_forgotten = may_be_forgotten && !is_registered;
         if !self.own.is_known(&image.machine) && (self.own.is_known(machine) || may_be_forgotten) {
             self.on_forgotten();
             return;

@@ -605,9 +605,10 @@ impl Loop {
         let is_ready = if self.role.leads() {
             self.is_caught_up() && self.configuration().is_none()
         } else {
-            // A learner takes no commands. If it did, and then installed a snapshot in which none
-            // of them is applied, it would conclude that the ensemble has forgotten it.
-            self.members.is_voter() && self.progress.has_caught_up()
+            // A learner that is to replace a voter takes no commands. If it did, and then installed
+            // a snapshot in which none of them is applied, it would conclude that the ensemble has
+            // forgotten it.
+            self.members.serves() && self.progress.has_caught_up()
         };
         if is_ready {
             self.progress.set_ready();
@@ -618,11 +619,12 @@ impl Loop {
     }
 
     /// Gives the waiting batches to the leader: packs them into entries if this member leads, else
-    /// forwards them. A learner forwards nothing: it serves no clients yet, except read-only ones.
+    /// forwards them. A member that waits for a vote forwards nothing: it serves no clients yet,
+    /// except read-only ones.
     fn pack(&mut self, wall_ms: i64) {
         match self.role.leader() {
             _ if self.role.leads() => self.pack_entries(wall_ms),
-            Some(leader) if self.members.is_voter() => {
+            Some(leader) if self.members.serves() => {
                 let applied = self.progress.applied();
                 let pieces: Vec<_> = self.intake.forward(applied, &mut self.output.apply).collect();
                 pieces.into_iter().for_each(|piece| self.send(leader, piece));

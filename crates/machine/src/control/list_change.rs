@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 
 use crate::codec::{DecodeError, Reader, Write};
 use crate::control::servers::{
-    ServerId, ServerList, ServerRecord, ServerRole, Servers, ZkAddresses, is_there, put_text, urls,
+    ServerId, ServerList, ServerRecord, ServerRole, Servers, ZkAddresses, decode_records, is_there,
+    put_text, urls,
 };
 use crate::ids::{MemberId, Ordinal, SessionId};
 use crate::limits::{LISTED_SERVERS_MAX, RETIRED_MAX, SERVER_URLS_MAX, SERVERS_MAX};
@@ -166,6 +167,9 @@ pub(crate) struct ListChanges {
     /// The highest number that a server ever had.
     pub number_max: u64,
     pub open: Option<OpenChange>,
+    /// Servers that ZooKeeper's clients have removed from the list, by number: they serve on
+    /// without a vote until they are stopped. Each has a registered member.
+    pub guests: BTreeMap<u64, ServerRecord>,
     /// Members that are gone for good, with the ordinal at which each was retired. At most
     /// [`RETIRED_MAX`]: the oldest goes first.
     retired: BTreeMap<MemberId, Ordinal>,
@@ -335,12 +339,11 @@ impl ListChanges {
         false
     }
 
-    /// Ends the open change, and returns the list to be set, without its version. `None` if no such
-    /// change is open and accepted.
-    pub fn finish(&mut self, id: ChangeId) -> Option<ServerList> {
+    /// Ends the open change, and returns it. `None` if no such change is open and accepted.
+    pub fn finish(&mut self, id: ChangeId) -> Option<OpenChange> {
         let open = self.open.take_if(|open| open.id == id && open.is_accepted)?;
         self.is_managed = true;
-        Some(open.next)
+        Some(open)
     }
 
     /// Notes that a number is used.
@@ -377,6 +380,11 @@ impl ListChanges {
             out.put_u64(member.0);
             out.put_u64(at.0);
         }
+        out.put_u32(self.guests.len() as u32);
+        for (number, record) in &self.guests {
+            out.put_u64(*number);
+            record.encode(out);
+        }
         out.put_u8(u8::from(self.open.is_some()));
         if let Some(open) = &self.open {
             open.encode(out);
@@ -395,8 +403,9 @@ impl ListChanges {
             }
             retired.insert(member, Ordinal(reader.u64()?));
         }
+        let guests = decode_records(reader)?;
         let open = if is_there(reader)? { Some(OpenChange::decode(reader)?) } else { None };
-        Ok(ListChanges { is_managed, number_max, open, retired })
+        Ok(ListChanges { is_managed, number_max, open, guests, retired })
     }
 }
 

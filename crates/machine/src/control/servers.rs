@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::codec::{DecodeError, Reader, Write};
-use crate::control::list_change::{ListChanges, OpenChange};
+use crate::control::list_change::{ChangeId, ListChanges, OpenChange};
 use crate::ids::{MemberId, Ordinal};
 use crate::level::Level;
 use crate::limits::{SERVER_TEXT_BYTES_MAX, SERVER_URLS_MAX, SERVERS_MAX};
@@ -145,6 +145,30 @@ impl Servers {
         self.changes.as_ref().is_some_and(|changes| changes.is_managed)
     }
 
+    /// Whether the state decides which servers belong to the ensemble: a change of the list has
+    /// finished, or one is accepted.
+    pub fn is_decided(&self) -> bool {
+        self.is_managed() || self.open_change().is_some_and(|open| open.is_accepted)
+    }
+
+    /// Whether a member hands over the commands of its clients without a vote: its server is an
+    /// observer of the list, or was removed and serves on. The member must be registered: a
+    /// snapshot in which it is not then proves that the ensemble has forgotten it. A member that
+    /// waits for the vote of its server hands nothing over.
+    pub fn serves_without_vote(&self, member: MemberId) -> bool {
+        let Some(number) = self.number_of(member).filter(|_| self.is_decided()) else {
+            return false;
+        };
+        match self.list_to_follow().servers.get(&number) {
+            Some(record) => record.role == ServerRole::Observer,
+            // While its removal is accepted and not finished, it is in the list and no guest yet.
+            None => {
+                let stays = self.open_change().is_some_and(|open| open.flags.stay);
+                self.is_guest(number) || (stays && self.list.servers.contains_key(&number))
+            }
+        }
+    }
+
     /// Whether clients may change the list while the ensemble runs: the level is 5 or higher, and
     /// the servers have addresses for ZooKeeper.
     pub fn may_be_reconfigured(&self) -> bool {
@@ -278,23 +302,60 @@ impl Servers {
         has_changed
     }
 
-    /// The servers that the members must reach, by number: those of the list, and those of the list
-    /// that an accepted change leads to, which has precedence.
-    pub fn to_reach(&self) -> BTreeMap<u64, &ServerRecord> {
-        let next = &self.list_to_follow().servers;
-        self.list.servers.iter().chain(next).map(|(number, record)| (*number, record)).collect()
+    /// Whether ZooKeeper's clients have removed the server with this number from the list: it
+    /// serves on without a vote until it is stopped.
+    pub fn is_guest(&self, number: u64) -> bool {
+        self.changes.as_ref().is_some_and(|changes| changes.guests.contains_key(&number))
     }
 
-    /// Records which server a member is. Does nothing for a new member once [`SERVERS_MAX`] are
-    /// recorded: the leader forgets members that are gone.
+    /// The servers that the members must reach, by number: guests, those of the list, and those of
+    /// the list that an accepted change leads to, which has precedence.
+    pub fn to_reach(&self) -> BTreeMap<u64, &ServerRecord> {
+        let guests = self.changes.iter().flat_map(|changes| &changes.guests);
+        let listed = self.list.servers.iter().chain(&self.list_to_follow().servers);
+        guests.chain(listed).map(|(number, record)| (*number, record)).collect()
+    }
+
+    /// Records which server a member is. Does nothing for a retired member, and for a new one once
+    /// [`SERVERS_MAX`] are recorded: the leader forgets members that are gone.
     pub fn register(&mut self, member: MemberId, number: u64) {
+        if self.is_retired(member) {
+            return;
+        }
         if self.members.len() < SERVERS_MAX || self.members.contains_key(&member) {
             self.members.insert(member, number);
         }
     }
 
     pub(crate) fn forget(&mut self, member: MemberId) {
-        self.members.remove(&member);
+        let number = self.members.remove(&member);
+        if let (Some(number), Some(changes)) = (number, &mut self.changes)
+            && self.members.values().all(|other| *other != number)
+        {
+            changes.guests.remove(&number);
+        }
+    }
+
+    /// Ends the open change, and sets the list that it leads to, with this version. Removed servers
+    /// become guests if the change says so. `None` if no such change is open and accepted.
+    pub(crate) fn finish(
+        &mut self,
+        id: ChangeId,
+        version: u64,
+        (by, ordinal): (MemberId, Ordinal),
+    ) -> Option<ServerList> {
+        let changes = self.changes.as_mut()?;
+        let OpenChange { next, flags, .. } = changes.finish(id)?;
+        let list = ServerList { version, ..next };
+        changes.note_numbers(&list);
+        changes.guests.retain(|number, _| !list.servers.contains_key(number));
+        let old = self.list.servers.iter().filter(|(number, _)| {
+            let has_member = self.members.values().any(|of| of == *number);
+            flags.stay && has_member && !list.servers.contains_key(number)
+        });
+        changes.guests.extend(old.map(|(number, record)| (*number, record.clone())));
+        self.set(list.clone(), by, ordinal);
+        Some(list)
     }
 
     /// Writes the list, then the id of each server, then the server number of each member, and from
@@ -374,16 +435,7 @@ impl ServerList {
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<ServerList, DecodeError> {
-        let version = reader.u64()?;
-        let mut servers = BTreeMap::new();
-        for _ in 0..reader.count("server count", SERVERS_MAX)? {
-            let number = reader.u64()?;
-            if servers.last_key_value().is_some_and(|(last, _)| *last >= number) {
-                return Err(reader.bad("number of a server", number));
-            }
-            servers.insert(number, ServerRecord::decode(reader)?);
-        }
-        Ok(ServerList { version, servers })
+        Ok(ServerList { version: reader.u64()?, servers: decode_records(reader)? })
     }
 }
 
@@ -398,7 +450,7 @@ impl ServerRecord {
         }
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         self.role.encode(out);
         put_text(out, &self.name);
         for urls in [&self.peer_urls, &self.client_urls] {
@@ -419,6 +471,21 @@ impl ServerRecord {
         let zk = if is_there(reader)? { Some(ZkAddresses::decode(reader)?) } else { None };
         Ok(ServerRecord { name, role, peer_urls, client_urls, zk })
     }
+}
+
+/// Reads the count of servers, then each with its number.
+pub(super) fn decode_records(
+    reader: &mut Reader<'_>,
+) -> Result<BTreeMap<u64, ServerRecord>, DecodeError> {
+    let mut servers = BTreeMap::new();
+    for _ in 0..reader.count("server count", SERVERS_MAX)? {
+        let number = reader.u64()?;
+        if servers.last_key_value().is_some_and(|(last, _)| *last >= number) {
+            return Err(reader.bad("number of a server", number));
+        }
+        servers.insert(number, ServerRecord::decode(reader)?);
+    }
+    Ok(servers)
 }
 
 pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {

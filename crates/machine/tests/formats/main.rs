@@ -367,7 +367,7 @@ fn describe(machine: &Machine) -> String {
         format!("{:?} {:?}", THERE.member, machine.control().last_batch(THERE.member)),
         format!("level {} of {}", level.level, level.version),
         // The text is older than the mark of lists that no configuration decides.
-        format!("{:?}", machine.control().servers()).replace(", is_managed: false", ""),
+        format!("{:?}", machine.control().servers()).replace(", changes: None", ""),
     ];
     let mut sessions: Vec<String> = machine
         .zk()

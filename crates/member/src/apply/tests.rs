@@ -1,10 +1,15 @@
 //! Tests of Apply: how it answers waiters, when it ends, and that answers and changes are the same
 //! wherever its holds end.
 
+use std::collections::BTreeMap;
+
 use zk::request::ReadKind;
 
 use crate::limits::SMALL_REPLY_BYTES;
 use crate::reply_room::HeldReply;
+use machine::control::list_change::{
+    Asker, ChangeFlags, ChangeId, ChangeRequest, JoiningServer, ListChange,
+};
 use machine::entry::{BatchBuilder, UnstampedBatch, encode_identities};
 use machine::etcd_v2::change::DeadlineChange;
 use machine::etcd_v2::command::{Command as EtcdV2Command, Write};
@@ -12,7 +17,8 @@ use machine::etcd_v2::key::Key;
 use machine::zk::command::AskedAcl;
 use machine::{
     BootId, Command, ConnectionId, ContainerSearch, ControlCommand, CreateMode, MemberId, Op,
-    SessionChange, SessionId, Settings, ZkCommand,
+    ServerList, ServerRecord, ServerRole, SessionChange, SessionId, Settings, Stamp, ZkAddresses,
+    ZkCommand,
 };
 
 use super::own::NOTHING;
@@ -412,6 +418,63 @@ fn a_snapshot_that_has_forgotten_this_member_does_not_become_the_state() {
         let told = apply.take_output().to_loop;
         assert_eq!(told.contains(&FromApply::Forgotten), expected);
         assert_eq!(state.index() == LogIndex(2), !expected);
+    }
+}
+
+#[test]
+fn a_snapshot_in_which_this_member_serves_without_a_vote_has_not_forgotten_it() {
+    let observer = JoiningServer {
+        role: ServerRole::Observer,
+        zk: ZkAddresses { servers: "s1:2888:3888".to_string(), clients: None },
+    };
+    let joining = BTreeMap::from([
+        (1, observer.clone()),
+        (
+            2,
+            JoiningServer {
+                role: ServerRole::Voter,
+                zk: ZkAddresses { servers: "s2:2888:3888".to_string(), clients: None },
+            },
+        ),
+    ]);
+    for registered in [ORIGIN.member, MemberId(9)] {
+        let mut machine = Machine::default();
+        let request = ChangeRequest {
+            by: Asker::Operator,
+            version: None,
+            flags: ChangeFlags::default(),
+            learners_max: 1,
+            change: ListChange::Whole(joining.clone()),
+        };
+        let record = ServerRecord {
+            name: String::new(),
+            role: ServerRole::Voter,
+            peer_urls: Vec::new(),
+            client_urls: Vec::new(),
+            zk: None,
+        };
+        let servers = BTreeMap::from([(2, record)]);
+        for command in [
+            ControlCommand::SetServers(ServerList { version: 0, servers }),
+            ControlCommand::Raise(machine::Level::MEMBERS.into()),
+            ControlCommand::Request(request),
+            ControlCommand::Accept(ChangeId(3)),
+            ControlCommand::Finish(ChangeId(3)),
+            ControlCommand::Register { member: registered, server: 1 },
+        ] {
+            let connection = ConnectionId(1);
+            let stamp = Stamp { time_ms: 1, origin: ORIGIN, connection, identities: &[] };
+            machine.apply(&stamp, &Command::Control(command), &mut machine::Changes::default());
+        }
+        machine.finish_entry(LogIndex(2));
+        let mut apply = Apply::new(ORIGIN, LogIndex(1), 1, machine::Level::MEMBERS);
+        apply.receive(expect(1, Some(0), vec![waiter(1, vec![])]));
+        let at = SnapshotAt { index: 2, term: 1 };
+        let image = WholeSnapshot { at, machine: Box::new(machine) };
+        apply.receive(ToApply::Replace { image, is_voter: false });
+        apply.step(&mut Machine::default(), 1);
+        let told = apply.take_output().to_loop;
+        assert_eq!(told.contains(&FromApply::Forgotten), registered != ORIGIN.member);
     }
 }
 

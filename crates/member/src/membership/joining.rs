@@ -140,7 +140,8 @@ fn command(servers: &Servers, membership: &Membership) -> Option<Command<'static
         core::iter::once(servers.own).chain(servers.linked.iter().map(|(id, it)| (*id, it.number)));
     for (member, server) in known {
         let is_known = servers.registered.members().get(&member) == Some(&server);
-        if !is_known && !servers.is_unlisted(server) {
+        let is_gone = servers.is_unlisted(server) || servers.registered.is_retired(member);
+        if !is_known && !is_gone {
             return Some(Command::Control(ControlCommand::Register { member, server }));
         }
     }
@@ -151,11 +152,15 @@ fn command(servers: &Servers, membership: &Membership) -> Option<Command<'static
     let mut left = registered.iter().filter(|(member, _)| !membership.contains(member.0));
     left.find_map(|(member, number)| {
         let member = *member;
-        match servers.is_unlisted(*number) {
-            true => Some(ControlCommand::Retire(member)),
-            false if servers.linked.contains_key(&member) => None,
-            false => Some(ControlCommand::Forget { member }),
+        let is_unlisted = servers.is_unlisted(*number);
+        if !is_unlisted && servers.linked.contains_key(&member) {
+            return None;
         }
+        // A member that hands over commands without a vote must never come back under its id.
+        Some(match is_unlisted || !servers.votes(*number) {
+            true => ControlCommand::Retire(member),
+            false => ControlCommand::Forget { member },
+        })
     })
     .map(Command::Control)
 }

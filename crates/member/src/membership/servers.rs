@@ -120,16 +120,14 @@ impl Servers {
     /// while the ensemble ran.
     pub fn votes(&self, number: u64) -> bool {
         let record = self.registered.list_to_follow().servers.get(&number);
-        !self.registered.is_managed() || record.is_some_and(|it| it.role == ServerRole::Voter)
+        !self.registered.is_decided() || record.is_some_and(|it| it.role == ServerRole::Voter)
     }
 
     /// Whether a change of the list has added the server with this number, or is about to: it needs
     /// no place of another member.
     pub fn is_added(&self, number: u64) -> bool {
-        let registered = &self.registered;
-        let is_open = registered.open_change().is_some_and(|open| open.is_accepted);
-        let is_listed = registered.list_to_follow().servers.contains_key(&number);
-        (registered.is_managed() || is_open) && is_listed
+        self.registered.is_decided()
+            && self.registered.list_to_follow().servers.contains_key(&number)
     }
 
     /// Fills in URLs for clients: a server without URLs in `list` gets the URLs of its hello, or

@@ -77,6 +77,15 @@ impl Members {
         self.newest().voters.contains(&self.servers.own.0.0)
     }
 
+    /// Whether this member hands over the commands of its clients: it has a vote, or serves without
+    /// one.
+    pub fn serves(&self) -> bool {
+        let (own, number) = self.servers.own;
+        let registered = &self.servers.registered;
+        let serves_without_vote = registered.number_of(own) == Some(number);
+        self.is_voter() || (serves_without_vote && registered.serves_without_vote(own))
+    }
+
     /// Whether this member is the only voter.
     pub fn is_alone(&self) -> bool {
         let membership = self.newest();
@@ -90,6 +99,7 @@ impl Members {
         let (own, number) = self.servers.own;
         let is_listed = registered.list().servers.contains_key(&number);
         !self.servers.linked.is_empty()
+            || !self.newest().learners.is_empty()
             || registered.open_change().is_some()
             || (is_listed && registered.number_of(own) != Some(number))
     }
@@ -292,7 +302,8 @@ impl Loop {
     pub(super) fn tell_servers(&mut self) {
         if let Some(servers) = self.members.news_of_servers() {
             let own = self.members.servers.own.1;
-            self.output.removed = self.members.servers.is_unlisted(own);
+            let is_guest = self.members.servers.registered.is_guest(own);
+            self.output.removed = self.members.servers.is_unlisted(own) && !is_guest;
             self.output.servers = Some(servers);
         }
     }

@@ -361,6 +361,62 @@ fn retired_members_are_forgotten_and_remembered_up_to_a_bound() {
     );
 }
 
+/// A request after which removed servers serve on.
+fn staying(change: ListChange) -> ChangeRequest {
+    ChangeRequest { flags: ChangeFlags { stay: true, ..ChangeFlags::default() }, ..zk(change) }
+}
+
+#[test]
+fn removed_servers_are_guests_until_they_are_gone_or_listed_again() {
+    let mut ensemble = Ensemble::new();
+    ensemble.change(zk(incremental(&[], &[(4, server("s4")), (5, server("s5"))])));
+    ensemble.change(staying(incremental(&[2, 3, 4], &[])));
+    let guests = |ensemble: &Ensemble| {
+        let servers = ensemble.machine.control().servers();
+        let guests: Vec<u64> = (1..=5).filter(|number| servers.is_guest(*number)).collect();
+        (guests, servers.to_reach().into_keys().collect::<Vec<_>>())
+    };
+    // Server 4 has never come.
+    assert_eq!(guests(&ensemble), (vec![2, 3], vec![1, 2, 3, 5]));
+    ensemble.apply(ControlCommand::Register { member: MemberId(203), server: 3 });
+    ensemble.apply(ControlCommand::Retire(MemberId(103)));
+    assert_eq!(guests(&ensemble), (vec![2, 3], vec![1, 2, 3, 5]), "another member is server 3");
+    ensemble.apply(ControlCommand::Retire(MemberId(203)));
+    assert_eq!(guests(&ensemble), (vec![2], vec![1, 2, 5]));
+    ensemble.change(zk(incremental(&[], &[(2, server("moved"))])));
+    assert_eq!(guests(&ensemble), (vec![], vec![1, 2, 5]));
+    assert_eq!(ensemble.list().servers[&2].peer_urls, ["http://moved:2888"]);
+    ensemble.change(zk(incremental(&[2], &[])));
+    assert_eq!(guests(&ensemble), (vec![], vec![1, 5]));
+}
+
+#[test]
+fn observers_and_servers_that_stay_hand_over_commands_without_a_vote() {
+    let mut ensemble = Ensemble::new();
+    ensemble.change(zk(incremental(&[], &[(3, observer("s3"))])));
+    let serving = |ensemble: &Ensemble| {
+        let servers = ensemble.machine.control().servers();
+        let serves = |number: &u64| servers.serves_without_vote(MemberId(100 + number));
+        (1..=3).filter(serves).collect::<Vec<u64>>()
+    };
+    assert_eq!(serving(&ensemble), [3]);
+    // Already the accepted change takes server 2's vote.
+    let id = ensemble.ask(staying(incremental(&[2], &[(4, server("s4"))]))).unwrap();
+    assert_eq!(serving(&ensemble), [3]);
+    ensemble.apply(ControlCommand::Accept(id));
+    assert_eq!(serving(&ensemble), [2, 3]);
+    ensemble.apply(ControlCommand::Finish(id));
+    assert_eq!(serving(&ensemble), [2, 3]);
+    // Server 3 is to vote again: it waits for its vote.
+    let id = ensemble.ask(zk(incremental(&[], &[(3, server("s3"))]))).unwrap();
+    ensemble.apply(ControlCommand::Accept(id));
+    assert_eq!(serving(&ensemble), [2]);
+    ensemble.apply(ControlCommand::Retire(MemberId(102)));
+    ensemble.apply(ControlCommand::Register { member: MemberId(102), server: 2 });
+    assert_eq!(ensemble.machine.control().servers().number_of(MemberId(102)), None);
+    assert_eq!(serving(&ensemble), []);
+}
+
 #[test]
 fn below_its_level_nothing_is_asked_for_and_nothing_is_written() {
     let mut ensemble = Ensemble::at(Level::TOKENS);
@@ -380,6 +436,7 @@ fn full() -> Ensemble {
     let mut ensemble = Ensemble::new();
     ensemble.change(zk(incremental(&[1], &[(4, observer("s4"))])));
     ensemble.apply(ControlCommand::Retire(MemberId(101)));
+    ensemble.change(staying(incremental(&[3], &[(5, server("s5"))])));
     let flags = ChangeFlags { is_strict: true, is_forced: false, stay: true };
     let server = ensemble.id_of(2);
     let request = ChangeRequest { flags, ..etcd(ListChange::Remove(server)) };
@@ -402,6 +459,7 @@ fn the_section_is_read_back_and_refused_when_it_is_cut() {
     let again = decode(&bytes).unwrap();
     assert_eq!(again.servers().open_change(), ensemble.machine.control().servers().open_change());
     assert!(again.servers().is_managed() && again.servers().is_retired(MemberId(101)));
+    assert!(again.servers().is_guest(3));
     let mut written = Vec::new();
     again.encode(&mut written);
     assert_eq!(written, bytes);

@@ -32,7 +32,7 @@ pub(in crate::order) struct World {
     pub away: BTreeSet<usize>,
     flying: VecDeque<(usize, usize, PeerFrame)>,
     /// The sender of each piece of a stream that was forwarded to the leader.
-    forwarded: Vec<usize>,
+    pub forwarded: Vec<usize>,
     /// The member of each command that was refused.
     refused: Vec<usize>,
     /// Whether committed entries stay unapplied.

@@ -1,9 +1,11 @@
 //! Tests of when a leader raises the level, and of what the driver learns of the servers.
 
-use machine::control::list_change::{Asker, ChangeFlags, ChangeId, ChangeRequest, ListChange};
+use machine::control::list_change::{
+    Asker, ChangeFlags, ChangeId, ChangeRequest, JoiningServer, ListChange,
+};
 use machine::{
     BootId, Changes, ConnectionId, Level, Machine, Origin, ServerList, ServerRecord, ServerRole,
-    Stamp,
+    Stamp, ZkAddresses,
 };
 use replica::Membership;
 
@@ -169,6 +171,60 @@ fn servers_after(state: &mut Machine, command: ControlCommand) -> FromApply {
     FromApply::Servers(Arc::new(state.control().servers().clone()))
 }
 
+fn record(number: u64) -> ServerRecord {
+    ServerRecord {
+        name: String::new(),
+        role: ServerRole::Voter,
+        peer_urls: vec![format!("http://s{number}:2380")],
+        client_urls: Vec::new(),
+        zk: None,
+    }
+}
+
+/// The commands that begin a state of level 5 with servers 1 to 3.
+fn begin() -> [ControlCommand; 2] {
+    let servers = (1..4).map(|number| (number, record(number))).collect();
+    let list = ServerList { version: 0, servers };
+    [ControlCommand::SetServers(list), ControlCommand::Raise(Level::MEMBERS.into())]
+}
+
+/// An operator's request.
+fn requested(change: ListChange) -> ControlCommand {
+    let flags = ChangeFlags { stay: true, ..ChangeFlags::default() };
+    let by = Asker::Operator;
+    ControlCommand::Request(ChangeRequest { by, version: None, flags, learners_max: 1, change })
+}
+
+#[test]
+fn a_member_without_a_vote_forwards_once_the_state_says_that_it_serves_so() {
+    let membership = Membership { learners: vec![3], ..Membership::from_voters([1, 2]) };
+    let (mut world, _, _) = World::led_knowing(&membership, [Level::MEMBERS; 3]);
+    let mut state = Machine::default();
+    let observer = JoiningServer {
+        role: ServerRole::Observer,
+        zk: ZkAddresses { servers: "s3:2888:3888".to_string(), clients: None },
+    };
+    let joining = BTreeMap::from([(3, observer)]);
+    let [set, raise] = begin();
+    let accepted = ControlCommand::Accept(ChangeId(4));
+    let commands = [
+        set,
+        raise,
+        ControlCommand::Register { member: id(2), server: 3 },
+        requested(ListChange::Incremental { leaving: vec![], joining }),
+        accepted,
+    ];
+    for command in commands {
+        world.submit(2);
+        (0..10).for_each(|_| world.pass(TICK_MS));
+        assert_eq!(world.forwarded.len(), 0);
+        let servers = servers_after(&mut state, command);
+        world.members[2].handle(LoopInput::Apply(servers)).unwrap();
+    }
+    (0..10).for_each(|_| world.pass(TICK_MS));
+    assert!(!world.forwarded.is_empty());
+}
+
 #[test]
 fn the_driver_is_told_of_other_servers_to_reach_and_of_retired_members() {
     let (mut world, _, followers) = led([NEW; 3]);
@@ -185,25 +241,9 @@ fn the_driver_is_told_of_other_servers_to_reach_and_of_retired_members() {
             (servers.to_reach().into_keys().collect::<Vec<_>>(), retired.collect::<Vec<_>>())
         })
     };
-    let record = |number: u64| ServerRecord {
-        name: String::new(),
-        role: ServerRole::Voter,
-        peer_urls: vec![format!("http://s{number}:2380")],
-        client_urls: Vec::new(),
-        zk: None,
-    };
-    let servers = (1..4).map(|number| (number, record(number))).collect();
-    let list = ServerList { version: 0, servers };
-    assert_eq!(told(ControlCommand::SetServers(list)), None);
-    assert_eq!(told(ControlCommand::Raise(Level::MEMBERS.into())), None);
-    let request = ChangeRequest {
-        by: Asker::Etcd,
-        version: None,
-        flags: ChangeFlags::default(),
-        learners_max: 1,
-        change: ListChange::Add { peer_urls: record(4).peer_urls, role: ServerRole::Voter },
-    };
-    assert_eq!(told(ControlCommand::Request(request)), None);
+    begin().into_iter().for_each(|command| assert_eq!(told(command), None));
+    let (peer_urls, role) = (record(4).peer_urls, ServerRole::Voter);
+    assert_eq!(told(requested(ListChange::Add { peer_urls, role })), None);
     let change = ChangeId(3);
     assert_eq!(told(ControlCommand::Accept(change)), Some((vec![1, 2, 3, 4], vec![])));
     assert_eq!(told(ControlCommand::Finish(change)), None);
