@@ -94,6 +94,8 @@ pub struct ReplicaFacts {
     pub voters: Vec<u64>,
     /// The members that have the log and no vote, by id.
     pub learners: Vec<u64>,
+    /// Whether this member's server is an observer of the list.
+    pub is_observer: bool,
     /// The progress of the other members; empty unless this member leads.
     pub peers: Vec<PeerStatus>,
 }
@@ -200,6 +202,7 @@ impl MonitorHandle {
             status: member.status(),
             voters: member.voters(),
             learners: member.learners(),
+            is_observer: member.is_observer(),
             peers: member.peers(),
         })
     }

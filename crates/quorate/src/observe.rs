@@ -140,12 +140,12 @@ impl Observer {
 
     /// This member's part in its ensemble; `None` for a standalone server.
     pub fn part(&self) -> Option<Part> {
-        self.settings.cluster.as_ref().map(|_| Part::of(&self.node.replica().status))
+        self.settings.cluster.as_ref().map(|_| Part::of(&self.node.replica()))
     }
 
     /// The facts about the ensemble; `None` for a standalone server.
     pub fn ensemble(&self, facts: &MemberFacts) -> Option<Ensemble> {
-        self.settings.cluster.as_ref().map(|cluster| Ensemble::of(&facts.replica, cluster))
+        self.settings.cluster.as_ref().map(|_| Ensemble::of(&facts.replica))
     }
 
     /// The members of the ensemble as this one knows them; `None` for a standalone server.
@@ -166,11 +166,11 @@ impl Observer {
     /// The number of the server that leads; `None` if it is not known.
     pub fn leader(&self) -> Option<u32> {
         let cluster = self.settings.cluster.as_ref()?;
-        let status = self.node.replica().status;
-        if Part::of(&status) == Part::Leading {
+        let replica = self.node.replica();
+        if Part::of(&replica) == Part::Leading {
             return Some(cluster.number);
         }
-        let leader = machine::MemberId(status.leader?);
+        let leader = machine::MemberId(replica.status.leader?);
         let number = self.look(|machine| machine.control().servers().number_of(leader));
         u32::try_from(number?).ok()
     }

@@ -10,7 +10,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use machine::{Command, ControlCommand, Level, LogIndex, MemberId, ServerList, StatedLevel};
+use machine::{
+    Command, ControlCommand, Level, LogIndex, MemberId, ServerList, ServerRole, StatedLevel,
+};
 use replica::PeerStatus;
 
 use super::Loop;
@@ -171,6 +173,14 @@ impl Loop {
     /// The level of the state. Only features of this level and lower ones may be used.
     pub fn level(&self) -> Level {
         self.members.levels.replicated()
+    }
+
+    /// Whether this member's server is an observer of the list.
+    pub fn is_observer(&self) -> bool {
+        let servers = &self.members.servers;
+        let list = servers.registered.list_to_follow();
+        let record = list.servers.get(&servers.own.1).filter(|_| servers.registered.is_decided());
+        record.is_some_and(|record| record.role == ServerRole::Observer)
     }
 
     /// The message versions and levels that this build knows.

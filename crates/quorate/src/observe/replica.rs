@@ -9,15 +9,13 @@ use member::membership::hello::Known;
 use member::{Role, Status};
 use node::{MonitorHandle, ReplicaFacts};
 
-use config::ClusterConfig;
-
 /// After this many Raft ticks of silence a member no longer counts as connected. If it were still
 /// connected to other members, it would have called an election by then.
 const SILENT_TICKS_MAX: u64 = 20;
 
 /// The ensemble at this moment, for metrics.
 pub struct Ensemble {
-    /// The number of configured servers.
+    /// The number of members that vote.
     pub size: usize,
     pub part: Part,
     /// How many members the leader hears from; 0 on other members.
@@ -34,6 +32,7 @@ pub struct Ensemble {
 pub enum Part {
     Looking,
     Following,
+    Observing,
     Leading,
 }
 
@@ -76,7 +75,9 @@ pub struct MemberView {
 impl MembersView {
     /// Takes the view from this member.
     pub fn of(node: &MonitorHandle) -> MembersView {
-        let ReplicaFacts { own, status, voters, learners, peers } = node.replica();
+        let replica = node.replica();
+        let part = Part::of(&replica);
+        let ReplicaFacts { own, status, voters, learners, peers, .. } = replica;
         let (servers, level) = {
             let machine = node.machine().read();
             (machine.control().servers().clone(), machine.control().level().level)
@@ -109,18 +110,20 @@ impl MembersView {
             }
         });
         let members: Vec<MemberView> = members.collect();
-        let (part, contact_ms) = (Part::of(&status), node.contact_silent_ms());
+        let contact_ms = node.contact_silent_ms();
         MembersView { own, part, status, contact_ms, members, servers, level, known }
     }
 }
 
 impl Part {
-    /// The part of a member whose replica has this status.
-    pub fn of(status: &Status) -> Part {
+    /// The part of the member with this replica.
+    pub fn of(replica: &ReplicaFacts) -> Part {
+        let ReplicaFacts { status, is_observer, .. } = replica;
         match (status.role, status.leader) {
             // A leader cannot serve before it has committed an entry of its term.
             (Role::Leader, _) if status.has_committed_in_term => Part::Leading,
             (Role::Leader, _) | (_, None) => Part::Looking,
+            (_, Some(_)) if *is_observer => Part::Observing,
             (_, Some(_)) => Part::Following,
         }
     }
@@ -130,6 +133,7 @@ impl Part {
         match self {
             Part::Looking => "looking",
             Part::Following => "following",
+            Part::Observing => "observing",
             Part::Leading => "leading",
         }
     }
@@ -138,6 +142,7 @@ impl Part {
     pub fn mode(self) -> &'static str {
         match self {
             Part::Leading => "leader",
+            Part::Observing => "observer",
             // A member that is looking for a leader is neither. But a client that wants the leader
             // must not take it for that.
             Part::Following | Part::Looking => "follower",
@@ -149,6 +154,7 @@ impl Part {
         match self {
             Part::Leading => "leading - broadcast",
             Part::Following => "following - broadcast",
+            Part::Observing => "observing - broadcast",
             Part::Looking => "looking",
         }
     }
@@ -156,7 +162,7 @@ impl Part {
 
 impl Ensemble {
     /// The ensemble, from the facts about this member's replica.
-    pub fn of(replica: &ReplicaFacts, cluster: &ClusterConfig) -> Ensemble {
+    pub fn of(replica: &ReplicaFacts) -> Ensemble {
         let ReplicaFacts { status, voters, peers, .. } = replica;
         let heard = peers.iter().filter(|peer| {
             peer.silent_ticks.is_some_and(|silent_ticks| silent_ticks <= SILENT_TICKS_MAX)
@@ -166,8 +172,8 @@ impl Ensemble {
         });
         let non_voters = synced.clone().filter(|peer| !voters.contains(&peer.member_id));
         Ensemble {
-            size: cluster.servers.len(),
-            part: Part::of(status),
+            size: voters.len(),
+            part: Part::of(replica),
             learners: heard.count(),
             synced_followers: synced.count(),
             synced_non_voters: non_voters.count(),
