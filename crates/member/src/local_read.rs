@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use machine::Machine;
+use machine::{Identity, Machine};
 use zk::ErrorCode;
 use zk::limits::{REPLY_HEADER_BYTES, STAT_BYTES};
 use zk::request::{ReadKind, ReadRequest};
 use zk::response::{encode_read, result_bytes};
 
-use crate::identities::{Identities, borrow};
+use crate::identities::{Identities, OwnedIdentity, borrow};
 use crate::limits::SMALL_REPLY_BYTES;
 use crate::reply_room::{HeldReply, ReplyRoom};
 
@@ -38,12 +38,23 @@ pub struct OwnedRead {
     pub path: Box<str>,
     /// Whether to set a watch.
     pub watch: bool,
+    /// Whether no ACL is looked at: the client has just changed what it reads.
+    pub is_permitted: bool,
 }
 
 impl OwnedRead {
     /// A copy of a request's read.
     pub fn of(read: &ReadRequest<'_>) -> OwnedRead {
-        OwnedRead { kind: read.kind, path: read.path.into(), watch: read.watch }
+        let (kind, path, watch) = (read.kind, read.path.into(), read.watch);
+        OwnedRead { kind, path, watch, is_permitted: false }
+    }
+
+    /// The identities with which the read is run, on a connection that has proved these.
+    pub fn identities<'a>(&self, proved: &'a [OwnedIdentity]) -> Vec<Identity<'a>> {
+        match self.is_permitted {
+            true => vec![Identity { scheme: "super", id: "" }],
+            false => borrow(proved),
+        }
     }
 
     /// The read as a request of the protocol.

@@ -62,7 +62,8 @@ fn batch(commands: &[(u64, Command<'_>)]) -> UnstampedBatch {
 }
 
 fn get(xid: i32, path: &str) -> LocalRead {
-    let read = OwnedRead { kind: ReadKind::GetData, path: path.into(), watch: false };
+    let read =
+        OwnedRead { kind: ReadKind::GetData, path: path.into(), watch: false, is_permitted: false };
     LocalRead::Zk { xid, read, identities: [].into() }
 }
 

@@ -92,7 +92,7 @@ impl ZkFront {
             return None;
         }
         let bytes_of = |read: &OwnedRead| {
-            let identities = borrow(connection.identity.proved());
+            let identities = read.identities(connection.identity.proved());
             result_bytes(&machine.zk().query(&ops::query(&read.borrow()), &identities))
         };
         let bytes = match connection.window.front() {
@@ -117,7 +117,7 @@ impl ZkFront {
         let Some(SlotKind::Read(read)) = connection.window.front() else {
             unreachable!("the caller checked that it exists");
         };
-        let identities = borrow(connection.identity.proved());
+        let identities = read.identities(connection.identity.proved());
         let result = machine.zk().query(&ops::query(&read.borrow()), &identities);
         let bytes = result_bytes(&result);
         if self.has_many_names(&result) && !self.is_too_large_a_reply(bytes) {

@@ -290,7 +290,8 @@ impl ZkFront {
         }
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let path = CONFIG_PATH.into();
-        let read = OwnedRead { kind: ReadKind::GetData, path, watch: false };
+        let kind = ReadKind::GetData;
+        let read = OwnedRead { kind, path, watch: false, is_permitted: true };
         connection.window.replace_front(SlotKind::Read(read));
         self.settle(id);
         self.turns.resumable.push(id);
