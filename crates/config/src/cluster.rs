@@ -40,6 +40,15 @@ const BIND_ATTEMPTS_DEFAULT: u32 = 3;
 /// The most bytes that a DNS name has (RFC 1035, 2.3.4).
 const HOST_BYTES_MAX: usize = 253;
 
+/// The addresses on which a server with a `server.N` line listens for other servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListensOn {
+    /// The host in the line.
+    Host,
+    /// Every address of the machine (`quorumListenOnAllIPs`).
+    EveryAddress,
+}
+
 /// The settings of a server that belongs to an ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterConfig {
@@ -49,6 +58,9 @@ pub struct ClusterConfig {
     pub servers: BTreeMap<u32, ServerAddress>,
     /// The addresses on which this server accepts connections of other servers.
     pub listen: Vec<ListenAddress>,
+    /// Whether `listen` is this server's address in the list, and changes with it; on every address
+    /// of the machine, or only on the one in the list. `None` if `listen` was set by itself.
+    pub listens_by_list: Option<ListensOn>,
     /// How many servers must be present before the ensemble begins.
     pub attendance: Attendance,
     /// How servers prove to each other that they belong to this ensemble.
@@ -70,6 +82,24 @@ pub struct ClusterConfig {
 }
 
 impl ClusterConfig {
+    /// The address on which this server listens for other servers once the list has this record of
+    /// it; `None` if the list does not decide that.
+    pub fn listen_of(&self, own: &ServerRecord) -> Option<ListenAddress> {
+        let on = self.listens_by_list?;
+        let [host, port, _] = own.zk.as_ref()?.parts();
+        let address: ListenAddress = format!("{host}:{port}").parse().ok()?;
+        let host = address.host.filter(|_| on == ListensOn::Host);
+        Some(every_address_if_unspecified(ListenAddress { host, port: address.port }))
+    }
+
+    /// The address on which this server listens for ZooKeeper's clients once the list has this
+    /// record of it; `None` if the list does not decide that.
+    pub fn client_listen_of(&self, own: &ServerRecord) -> Option<ListenAddress> {
+        self.servers.get(&self.number)?.client.as_ref()?;
+        let address = own.zk.as_ref()?.clients.as_ref()?.parse().ok()?;
+        Some(every_address_if_unspecified(address))
+    }
+
     /// The address of this server.
     pub fn own(&self) -> &ServerAddress {
         self.servers.get(&self.number).expect("the own number is among the servers")

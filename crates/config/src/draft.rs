@@ -127,6 +127,7 @@ impl Draft {
             cluster,
             has_default_faces: self.has_default_faces,
             source: SourceConfig {
+                is_zoo_cfg: self.report.is_zoo_cfg && self.report.file.is_some(),
                 file: self.report.file,
                 initial_config: self.initial_config,
                 system_properties: self.system_properties,

@@ -29,6 +29,7 @@ pub mod masked;
 mod monitoring;
 pub mod report;
 mod requests;
+pub mod rewritten;
 mod sasl;
 pub mod self_signed;
 mod serve_config;

@@ -62,6 +62,8 @@ pub struct ServeConfig {
 pub struct SourceConfig {
     /// The path of the file as it was given; `None` if there was no file.
     pub file: Option<String>,
+    /// Whether the file is a `zoo.cfg`.
+    pub is_zoo_cfg: bool,
     /// The file's text without secrets, for the admin server's `initial_configuration`.
     pub initial_config: String,
     /// The Java properties that ZooKeeper would have with this configuration.

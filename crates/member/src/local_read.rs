@@ -49,7 +49,7 @@ impl OwnedRead {
         OwnedRead { kind, path, watch, is_permitted: false }
     }
 
-    /// The identities with which the read is run, on a connection that has proved these.
+    /// The identities that the read is run with, on a connection that has proved these.
     pub fn identities<'a>(&self, proved: &'a [OwnedIdentity]) -> Vec<Identity<'a>> {
         match self.is_permitted {
             true => vec![Identity { scheme: "super", id: "" }],

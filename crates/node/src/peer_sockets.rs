@@ -40,7 +40,7 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{timeout, timeout_at};
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -272,6 +272,8 @@ struct Links {
     wrong_secrets: Mutex<WrongSecrets>,
     give: Box<dyn Fn(Vec<PeerInput>) -> bool + Send + Sync>,
     on_retired: Box<dyn Fn() + Send + Sync>,
+    /// Passes new listeners to the thread.
+    listeners: mpsc::UnboundedSender<Vec<std::net::TcpListener>>,
 }
 
 /// A link whose handshake is complete.
@@ -338,6 +340,7 @@ impl PeerSockets {
     ) -> io::Result<PeerSockets> {
         let PeerConfig { servers, departed_links_stay, listeners, auth, secret, .. } = config;
         let PeerConfig { connect_timeout, keep_alive, on_retired, .. } = config;
+        let (to_thread, new_listeners) = mpsc::unbounded_channel();
         let links = Links {
             list: ServerList::new(hello.server),
             departed_links_stay,
@@ -358,6 +361,7 @@ impl PeerSockets {
             wrong_secrets: Mutex::default(),
             give: Box::new(give),
             on_retired,
+            listeners: to_thread,
         };
         links.set_servers(servers);
         let links = Arc::new(links);
@@ -367,15 +371,11 @@ impl PeerSockets {
             .build()?;
         let listeners = {
             let _within = runtime.enter();
-            let listen = |listener: std::net::TcpListener| {
-                listener.set_nonblocking(true)?;
-                TcpListener::from_std(listener)
-            };
-            listeners.into_iter().map(listen).collect::<io::Result<Vec<_>>>()?
+            listeners.into_iter().map(to_async).collect::<io::Result<Vec<_>>>()?
         };
         let of_thread = links.clone();
         let thread = std::thread::Builder::new().name("peers".to_string()).spawn(move || {
-            runtime.block_on(run_links(of_thread, listeners));
+            runtime.block_on(run_links(of_thread, listeners, new_listeners));
             // Shutting down must not wait for a name that is being resolved.
             runtime.shutdown_background();
         })?;
@@ -465,6 +465,14 @@ impl PeerHandle {
     pub fn set_servers(&self, servers: Vec<PeerServer>, retired: BTreeSet<MemberId>) {
         self.links.list.set_retired(retired);
         self.links.set_servers(servers);
+    }
+
+    /// Replaces the listeners for other servers. The former ones accept links for another
+    /// [`PeerConfig::departed_links_stay`], for servers that do not know the new addresses yet. Any
+    /// thread may call this; it does not wait for the links.
+    pub fn listen(&self, listeners: Vec<std::net::TcpListener>) {
+        // The receiver ends only with the process.
+        let _ = self.links.listeners.send(listeners);
     }
 
     /// Changes this server's hello. Ends all links; they are made again with the new hello.
@@ -633,11 +641,18 @@ fn run_beats(links: &Links) {
     }
 }
 
-async fn run_links(links: Arc<Links>, listeners: Vec<TcpListener>) {
+fn to_async(listener: std::net::TcpListener) -> io::Result<TcpListener> {
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+async fn run_links(
+    links: Arc<Links>,
+    listeners: Vec<TcpListener>,
+    new_listeners: mpsc::UnboundedReceiver<Vec<std::net::TcpListener>>,
+) {
     let mut stop = links.stop.subscribe();
-    for listener in listeners {
-        tokio::spawn(accept(links.clone(), listener));
-    }
+    tokio::spawn(accept_all(links.clone(), listeners, new_listeners));
     let stopped = async {
         // The sender is part of `links`, which live as long as this task.
         let _ = stop.wait_for(|stop| *stop).await;
@@ -680,6 +695,31 @@ async fn follow_list(links: &Arc<Links>) {
             _ = list.changed() => {}
             () = departure => {}
         }
+    }
+}
+
+/// Accepts links on the listeners, and on those that replace them.
+async fn accept_all(
+    links: Arc<Links>,
+    listeners: Vec<TcpListener>,
+    mut replaced: mpsc::UnboundedReceiver<Vec<std::net::TcpListener>>,
+) {
+    let begin = |listener| tokio::spawn(accept(links.clone(), listener));
+    let mut tasks: Vec<_> = listeners.into_iter().map(begin).collect();
+    while let Some(listeners) = replaced.recv().await {
+        let mut next = Vec::new();
+        for listener in listeners {
+            match to_async(listener) {
+                Ok(listener) => next.push(begin(listener)),
+                Err(error) => links.log_trouble("the port for other members", &error),
+            }
+        }
+        let former = std::mem::replace(&mut tasks, next);
+        let stay = links.departed_links_stay;
+        tokio::spawn(async move {
+            tokio::time::sleep(stay).await;
+            former.iter().for_each(tokio::task::JoinHandle::abort);
+        });
     }
 }
 

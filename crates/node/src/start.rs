@@ -383,6 +383,14 @@ impl Node {
         self.dir.keep_servers(text)
     }
 
+    /// Replaces the listeners for other servers; the former ones accept links for another
+    /// [`crate::limits::DEPARTED_LINKS_STAY`]. Does nothing in a standalone server.
+    pub fn listen_to_peers(&self, listeners: Vec<std::net::TcpListener>) {
+        if let Some(peers) = &self.shared.peers {
+            peers.listen(listeners);
+        }
+    }
+
     /// Where news of the list of servers come, each time that a change of it is accepted or has
     /// finished. At a start the list of the state comes first, if it was ever changed.
     pub fn listed(&self) -> watch::Receiver<Option<ListNews>> {

@@ -93,7 +93,10 @@ fn listen(cluster: &ClusterConfig, wanted: &ListenAddress) -> anyhow::Result<Tcp
 }
 
 /// Binds the first address behind `wanted` that can be bound.
-fn try_listen(cluster: &ClusterConfig, wanted: &ListenAddress) -> anyhow::Result<TcpListener> {
+///
+/// # Errors
+/// None of them can be bound.
+pub fn try_listen(cluster: &ClusterConfig, wanted: &ListenAddress) -> anyhow::Result<TcpListener> {
     let own = format!("server.{}", cluster.number);
     let mut failure = anyhow::anyhow!("{own}: {wanted} has no address");
     let candidates = wanted.candidates();

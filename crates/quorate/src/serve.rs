@@ -1,6 +1,7 @@
 //! `quorate serve`: builds a server from its parts (sockets, member, connection runtimes, chunk
 //! store, monitoring), runs it, and stops it.
 
+mod following;
 mod ports;
 mod ready;
 mod shown;
@@ -11,9 +12,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use config::etcd::EtcdPort;
-use config::etcd_program;
 use config::log_style::LogStyle;
-use config::{ClusterConfig, ServeArgs, ServeConfig, Severity};
+use config::{ClusterConfig, ListenAddress, ServeArgs, ServeConfig, Severity};
 use machine::Changes;
 use machine::Level;
 use member::EtcdFront;
@@ -28,12 +28,12 @@ use member::order;
 use member::recovery::Options;
 use member::spaces;
 use member::throttle::Throttle;
-use node::limits::REMOVED_SERVES;
-use node::{FrontHandle, ListNews, Node, NodeConfig, StartBoard};
+use node::{FrontHandle, Node, NodeConfig, StartBoard};
 use replica::LogMemory;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::Sender;
+use tokio::sync::watch;
 use zk::four_letter::ConfReport;
 
 use crate::admin::WaitingServer;
@@ -56,7 +56,8 @@ use crate::not_serving::{self, Answers};
 use crate::observe::{Observer, ObserverSettings, process};
 use crate::peers;
 use crate::random::random_bytes;
-use ports::{ClientPorts, bind_monitoring};
+use following::Following;
+use ports::{ClientPorts, bind_monitoring, rebind};
 use shown::{conf_report, shown_properties, user_name, version};
 
 /// The most connection runtimes. Beyond this the single Apply thread is the bottleneck, not the
@@ -69,9 +70,9 @@ const READY_LIMIT: Duration = Duration::from_secs(600);
 /// How long a member of an ensemble may wait for the others: a century, that is, for ever.
 const READY_LIMIT_OF_MEMBER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// The status of a process that ends because its member was removed from the ensemble while it was
-/// down. Under etcd's name the status is 0, as etcd's is.
-const REMOVED_STATUS: i32 = 1;
+/// The status of a process that ends because its member was removed from the ensemble. Under etcd's
+/// name the status is 0, as etcd's is.
+const REMOVED_STATUS: u8 = 1;
 
 /// How long a member looks for a leader at least before it serves only reads, in ms
 /// (`QuorumPeer.run`).
@@ -160,7 +161,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     let tokens = config.etcd.as_ref().map(|face| Tokens::of(&face.auth.token)).transpose()?;
     let conf = conf_report(&config, ports.numbers());
     let removed_status = if given.is_some() { 0 } else { REMOVED_STATUS };
-    let prepare = |cluster| peers::prepare(cluster, board.clone(), removed_status);
+    let prepare = |cluster| peers::prepare(cluster, board.clone(), removed_status.into());
     let cluster = config.cluster.as_ref().map(prepare).transpose()?;
     let (cluster, peers) = cluster.map_or((None, None), |(cluster, peers)| (Some(cluster), peers));
     let reloaded = Reloaded { args, logging, tls: tls.clone(), peers };
@@ -176,8 +177,10 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
         // The next start does the work that a stopped start has not done.
         () = end.wait() => return Ok(ExitCode::SUCCESS),
     };
-    let mut listed = node.listed();
-    given.as_ref().map_or(Ok(()), |_| keep_servers(&config, &node))?;
+    let zk_addr = watch::Sender::new(config.listeners.zk_addr.clone());
+    let wanted = zk_addr.subscribe();
+    let following = Following::new(&config, &node, given.is_some(), zk_addr);
+    following.iter().filter(|_| given.is_some()).try_for_each(Following::store_first)?;
     // The node comes before the chunk store, since its lock protects the data directory. Nothing
     // waits for the chunk store.
     let chunks = open_chunks(&config, &node)?;
@@ -192,17 +195,24 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     ready::say(&ports, &shown_monitoring, &config.storage.data_dir, given.is_some())?;
     audit(&config, "serverStart", "success");
     let of_chunks = (chunks.as_deref(), connections);
-    tokio::select! {
-        ended = serve_clients(&config, acceptor, (ports, etcd), of_chunks, tls) => ended?,
-        removed = follow_list(&config, &node, &mut listed), if given.is_some() => removed?,
-        () = end.wait() => {}
-    }
+    let follow = async {
+        match following {
+            Some(following) => following.run(node.listed()).await,
+            None => std::future::pending().await,
+        }
+    };
+    let ports = (ports, wanted, etcd);
+    let status = tokio::select! {
+        ended = serve_clients(&config, acceptor, ports, of_chunks, tls) => ended.map(|()| 0)?,
+        removed = follow => removed.map(|()| removed_status)?,
+        () = end.wait() => 0,
+    };
     tracing::info!("stopping");
     audit(&config, "serverStop", "invoked");
     // The node stops first, because other servers wait for it: a leader hands leadership over.
     node.stop();
     chunks.map_or(Ok(()), |chunks| chunks.stop())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(status))
 }
 
 /// Starts to open the chunk store, if one is configured.
@@ -223,40 +233,6 @@ fn start_faces(
     let member = face.map(|(face, tokens)| MemberView::of(face, tokens, node, config));
     let etcd = listen_etcd::start(etcd_fronts(config, node)?, member, connections)?;
     Ok((acceptor, etcd))
-}
-
-/// Stores the present list of servers in the data directory. A server started under etcd's name
-/// reads it at its next start, instead of the command line.
-fn keep_servers(config: &ServeConfig, node: &Node) -> anyhow::Result<()> {
-    let text = etcd_program::text_of_servers(config.cluster.as_ref());
-    node.keep_servers(&text).context("the list of servers in the data directory")
-}
-
-/// Stores the list of servers in the data directory each time that it changes while the ensemble
-/// runs. Returns once this server was removed from the list: it must end.
-async fn follow_list(
-    config: &ServeConfig,
-    node: &Node,
-    listed: &mut tokio::sync::watch::Receiver<Option<ListNews>>,
-) -> anyhow::Result<()> {
-    loop {
-        let news = listed.borrow_and_update().clone();
-        if let Some(ListNews { servers, is_removed }) = news {
-            if is_removed {
-                tracing::info!("the member has been permanently removed from the cluster");
-                tokio::time::sleep(REMOVED_SERVES).await;
-                return Ok(());
-            }
-            let own = config.cluster.as_ref().map_or(0, |cluster| u64::from(cluster.number));
-            let list = servers.list_to_follow();
-            // A server that is about to be removed keeps the last list that has it.
-            if list.servers.contains_key(&own) {
-                let text = etcd_program::text_of_list(own, list);
-                node.keep_servers(&text).context("the list of servers in the data directory")?;
-            }
-        }
-        listed.changed().await.context("the node has ended")?;
-    }
 }
 
 /// The signals that end a server.
@@ -433,7 +409,7 @@ fn about(config: &ServeConfig, conf: ConfReport) -> About {
 async fn serve_clients(
     config: &ServeConfig,
     acceptor: Acceptor,
-    (ports, etcd): (ClientPorts, EtcdFace),
+    (ports, wanted, etcd): (ClientPorts, watch::Receiver<Option<ListenAddress>>, EtcdFace),
     (chunks, connections): (Option<&Chunks>, Arc<Connections>),
     tls: Option<Arc<Tls>>,
 ) -> anyhow::Result<()> {
@@ -447,11 +423,12 @@ async fn serve_clients(
     };
     let secure_wire = tls.clone().map_or(Wire::Plain, Wire::Secure);
     let ClientPorts { plain, secure, etcd: etcd_ports, chunk_plain, chunk_secure } = ports;
+    let mut of_secure = acceptor.clone();
     tokio::select! {
-        () = accept(acceptor.clone(), plain, plain_wire, limits) => {
+        () = accept_where_wanted(config, (acceptor, plain, wanted), plain_wire, limits) => {
             anyhow::bail!("a connection runtime ended")
         }
-        () = accept(acceptor, secure, secure_wire, limits) => {
+        () = accept(&mut of_secure, secure, secure_wire, limits) => {
             anyhow::bail!("a connection runtime ended")
         }
         () = serve_etcd(&etcd, etcd_ports, tls.clone()) => {
@@ -463,9 +440,46 @@ async fn serve_clients(
     }
 }
 
+/// Accepts the connections of ZooKeeper's port without TLS, at the first listener and then at each
+/// address that is wanted instead. The former port is closed in any case; connections stay.
+async fn accept_where_wanted(
+    config: &ServeConfig,
+    (mut acceptor, first, mut wanted): (
+        Acceptor,
+        Option<TcpListener>,
+        watch::Receiver<Option<ListenAddress>>,
+    ),
+    wire: Wire,
+    limits: ConnectionLimits,
+) {
+    let mut listener = first;
+    loop {
+        tokio::select! {
+            () = accept(&mut acceptor, listener.take(), wire.clone(), limits) => return,
+            // Without a list to follow, nothing is ever wanted.
+            Ok(()) = wanted.changed() => {}
+        }
+        let address = wanted.borrow_and_update().clone();
+        let bound = async {
+            match address {
+                Some(address) => Some(rebind(config, &address).await),
+                None => None,
+            }
+        };
+        // Another address may be wanted while this one cannot be bound.
+        listener = tokio::select! {
+            bound = bound => bound,
+            Ok(()) = wanted.changed() => {
+                wanted.mark_changed();
+                None
+            }
+        };
+    }
+}
+
 /// Accepts the connections of a ZooKeeper port; waits for ever if there is no such port.
 async fn accept(
-    mut acceptor: Acceptor,
+    acceptor: &mut Acceptor,
     listener: Option<TcpListener>,
     wire: Wire,
     limits: ConnectionLimits,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::secret::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 use super::{
     BIND_ATTEMPTS_DEFAULT, CONNECT_TIMEOUT_MS_DEFAULT, ClusterConfig, ClusterDraft,
-    INIT_LIMIT_DEFAULT, PeerAuth, Role, SERVERS_MAX, SYNC_LIMIT_DEFAULT, Said, Secret,
+    INIT_LIMIT_DEFAULT, ListensOn, PeerAuth, Role, SERVERS_MAX, SYNC_LIMIT_DEFAULT, Said, Secret,
     ServerAddress, ServerLine, in_brackets,
 };
 use crate::address::{ListenAddress, every_address_if_unspecified};
@@ -54,10 +54,16 @@ pub(crate) fn settle(
     let own = servers.get(&number).expect("the own number was found among them");
     let host = Some(own.host.clone()).filter(|_| !cluster.links.listen_on_all);
     let own_port = every_address_if_unspecified(ListenAddress { host, port: own.peer_port });
+    let listens_on = match cluster.links.listen_on_all {
+        true => ListensOn::EveryAddress,
+        false => ListensOn::Host,
+    };
+    let listens_by_list = given_listen.is_none().then_some(listens_on);
     let listen = given_listen.unwrap_or_else(|| vec![own_port]);
     Ok(Some(ClusterConfig {
         number,
         listen,
+        listens_by_list,
         servers,
         attendance: cluster.attendance,
         auth,

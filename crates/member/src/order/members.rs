@@ -119,8 +119,8 @@ impl Members {
         is_same
     }
 
-    /// The servers of the state, if the members must reach others than the driver was told last, or
-    /// if other members are retired.
+    /// The servers of the state, if the driver was told last of another version of the list, of
+    /// other servers to reach, or of other retired members.
     fn news_of_servers(&mut self) -> Option<Arc<machine::Servers>> {
         let registered = &self.servers.registered;
         let is_decided =
@@ -133,7 +133,9 @@ impl Members {
             return None;
         }
         let is_known = self.told.as_ref().is_some_and(|told| {
-            told.to_reach() == registered.to_reach() && told.retired().eq(registered.retired())
+            told.list().version == registered.list().version
+                && told.to_reach() == registered.to_reach()
+                && told.retired().eq(registered.retired())
         });
         self.told = Some(registered.clone());
         (!is_known).then(|| registered.clone())

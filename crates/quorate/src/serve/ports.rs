@@ -12,6 +12,9 @@ use crate::admin::{Commands, Metrics, Port, Services};
 /// How long a connection for metrics may send nothing, as in Jetty.
 const METRICS_IDLE: Duration = Duration::from_secs(30);
 
+/// How long to wait before an address is bound again that could not be bound.
+const REBIND_PAUSE: Duration = Duration::from_secs(1);
+
 /// The bound ports for clients.
 pub(super) struct ClientPorts {
     /// ZooKeeper's port without TLS.
@@ -109,6 +112,28 @@ fn listen_or_warn(
             Ok(None)
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Binds the address for ZooKeeper's clients that the changed list of servers has for this server;
+/// tries again each second.
+pub(super) async fn rebind(config: &ServeConfig, wanted: &ListenAddress) -> TcpListener {
+    let mut is_first = true;
+    loop {
+        match listen(config, wanted, "reconfig") {
+            Ok(listener) => {
+                tracing::info!("ZooKeeper's clients reach this server at {wanted} now");
+                return listener;
+            }
+            Err(error) if is_first => {
+                tracing::warn!(
+                    "{error}; no client is accepted until then, it is tried each second"
+                );
+            }
+            Err(_) => {}
+        }
+        is_first = false;
+        tokio::time::sleep(REBIND_PAUSE).await;
     }
 }
 

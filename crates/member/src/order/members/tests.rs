@@ -246,7 +246,7 @@ fn the_driver_is_told_of_other_servers_to_reach_and_of_retired_members() {
     assert_eq!(told(requested(ListChange::Add { peer_urls, role })), None);
     let change = ChangeId(3);
     assert_eq!(told(ControlCommand::Accept(change)), Some((vec![1, 2, 3, 4], vec![])));
-    assert_eq!(told(ControlCommand::Finish(change)), None);
+    assert_eq!(told(ControlCommand::Finish(change)), Some((vec![1, 2, 3, 4], vec![])));
     assert_eq!(told(ControlCommand::Register { member: id(7), server: 4 }), None);
     assert_eq!(told(ControlCommand::Retire(id(7))), Some((vec![1, 2, 3, 4], vec![8])));
     assert_eq!(told(ControlCommand::Register { member: id(8), server: 4 }), None);

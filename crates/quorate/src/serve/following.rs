@@ -1,0 +1,218 @@
+//! Follows the list of servers while the server runs: stores it in the server's files, listens where
+//! it says, and ends the server once it was removed.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use config::{ClusterConfig, ListenAddress, ServeConfig, etcd_program, rewritten};
+use machine::{ServerList, Servers};
+use node::limits::REMOVED_SERVES;
+use node::{ListNews, Node};
+use tokio::sync::watch;
+
+use crate::peers;
+
+/// How long to wait before a port is bound again that could not be bound.
+const BIND_PAUSE: Duration = Duration::from_secs(1);
+
+/// Follows the list of servers.
+pub(super) struct Following<'a> {
+    config: &'a ServeConfig,
+    cluster: &'a ClusterConfig,
+    node: &'a Node,
+    is_etcd_program: bool,
+    /// Where this server listens for other servers, if the list decides that.
+    listens: ListenAddress,
+    /// Where this server is to listen for ZooKeeper's clients.
+    clients: watch::Sender<Option<ListenAddress>>,
+    /// The version of the list that the files have.
+    stored: u64,
+}
+
+impl<'a> Following<'a> {
+    /// Begins with the list of the configuration. `clients` gets the address for ZooKeeper's
+    /// clients each time that it changes. `None` for a standalone server.
+    pub fn new(
+        config: &'a ServeConfig,
+        node: &'a Node,
+        is_etcd_program: bool,
+        clients: watch::Sender<Option<ListenAddress>>,
+    ) -> Option<Following<'a>> {
+        let cluster = config.cluster.as_ref()?;
+        let listens = cluster.listen.first()?.clone();
+        let stored = cluster.version;
+        Some(Following { config, cluster, node, is_etcd_program, listens, clients, stored })
+    }
+
+    /// Stores the present list of servers in the data directory. A server started under etcd's name
+    /// reads it at its next start, instead of the command line.
+    ///
+    /// # Errors
+    /// The list cannot be stored.
+    pub fn store_first(&self) -> anyhow::Result<()> {
+        let text = etcd_program::text_of_servers(Some(self.cluster));
+        self.node.keep_servers(&text).context(SERVERS_FILE)
+    }
+
+    /// Follows the list. Returns once this server was removed from it and must end.
+    ///
+    /// # Errors
+    /// A list cannot be stored in the data directory.
+    pub async fn run(
+        mut self,
+        mut listed: watch::Receiver<Option<ListNews>>,
+    ) -> anyhow::Result<()> {
+        loop {
+            let news = listed.borrow_and_update().clone();
+            let mut is_done = true;
+            if let Some(ListNews { servers, is_removed }) = news {
+                if is_removed {
+                    tracing::info!("the member has been permanently removed from the cluster");
+                    tokio::time::sleep(REMOVED_SERVES).await;
+                    return Ok(());
+                }
+                self.store(&servers)?;
+                is_done = self.listen(&servers);
+            }
+            tokio::select! {
+                changed = listed.changed() => changed.context("the node has ended")?,
+                () = tokio::time::sleep(BIND_PAUSE), if !is_done => {}
+            }
+        }
+    }
+
+    /// Stores the list in the files of this server. One that is about to be removed keeps the last
+    /// list that has it.
+    fn store(&mut self, servers: &Servers) -> anyhow::Result<()> {
+        let own = u64::from(self.cluster.number);
+        let next = servers.list_to_follow();
+        if self.is_etcd_program && next.servers.contains_key(&own) {
+            let text = etcd_program::text_of_list(own, next);
+            return self.node.keep_servers(&text).context(SERVERS_FILE);
+        }
+        let list = servers.list();
+        let is_new = servers.is_managed() && list.version != self.stored;
+        let zoo_cfg = self.config.source.file.as_ref().filter(|_| self.config.source.is_zoo_cfg);
+        if let Some(zoo_cfg) = zoo_cfg.filter(|_| is_new && list.servers.contains_key(&own)) {
+            self.stored = list.version;
+            // The state has the list. The file is for people, and for the next start.
+            if let Err(error) = rewrite(zoo_cfg, list, own) {
+                tracing::warn!("{zoo_cfg}: the changed servers cannot be written to it: {error}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Listens where the list says. Returns false if a port could not be bound: that is to be tried
+    /// again.
+    fn listen(&mut self, servers: &Servers) -> bool {
+        let own = u64::from(self.cluster.number);
+        let Some(record) = servers.list_to_follow().servers.get(&own) else { return true };
+        if let Some(clients) = self.cluster.client_listen_of(record) {
+            let wanted = Some(clients);
+            self.clients.send_if_modified(|present| {
+                let is_new = *present != wanted;
+                *present = wanted;
+                is_new
+            });
+        }
+        let Some(wanted) = self.cluster.listen_of(record).filter(|it| *it != self.listens) else {
+            return true;
+        };
+        match peers::try_listen(self.cluster, &wanted) {
+            Ok(listener) => {
+                tracing::info!("other servers reach this one at {wanted} now");
+                self.node.listen_to_peers(vec![listener]);
+                self.listens = wanted;
+                true
+            }
+            Err(error) => {
+                tracing::warn!("{error:#}; it is tried again each second");
+                false
+            }
+        }
+    }
+}
+
+/// What is stored in the data directory, for errors.
+const SERVERS_FILE: &str = "the list of servers in the data directory";
+
+/// Writes the list to a new dynamic file, and makes the `zoo.cfg` name it. The first time, the
+/// `zoo.cfg` is kept with `.bak` at its end.
+fn rewrite(zoo_cfg: &str, list: &ServerList, own: u64) -> io::Result<()> {
+    let text = fs::read_to_string(zoo_cfg)?;
+    let dynamic = rewritten::dynamic_name(zoo_cfg, list.version);
+    replace(&dynamic, &rewritten::dynamic_file(list))?;
+    let zk = list.servers.get(&own).and_then(|record| record.zk.as_ref());
+    let has_clients = zk.is_some_and(|zk| zk.clients.is_some());
+    let backup = format!("{zoo_cfg}.bak");
+    if !Path::new(&backup).exists() {
+        replace(&backup, &text)?;
+    }
+    let absolute = fs::canonicalize(&dynamic)?;
+    replace(zoo_cfg, &rewritten::zoo_cfg(&text, &absolute.to_string_lossy(), has_clients))?;
+    tracing::info!("{zoo_cfg}: its servers are in {dynamic} now");
+    Ok(())
+}
+
+/// Replaces a file as a whole, with the permissions that it had. After a crash it has the old text
+/// or the new one.
+fn replace(path: &str, text: &str) -> io::Result<()> {
+    let path = Path::new(path);
+    // A link to the file stays a link.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let new = path.with_added_extension("new");
+    let mut file = fs::File::create(&new)?;
+    if let Ok(former) = fs::metadata(&path) {
+        file.set_permissions(former.permissions())?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, &path)?;
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machine::{ServerRecord, ServerRole, ZkAddresses};
+
+    #[test]
+    fn a_rewritten_file_names_the_servers_and_the_first_text_is_kept() {
+        let dir = std::env::temp_dir().join(format!("following-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("it is made");
+        let zoo_cfg = dir.join("z.cfg").display().to_string();
+        let first = "dataDir=d\nclientPort=1\nserver.7=a:1:2\n";
+        fs::write(&zoo_cfg, first).expect("it is written");
+        let record = |host: &str| ServerRecord {
+            name: String::new(),
+            role: ServerRole::Voter,
+            peer_urls: Vec::new(),
+            client_urls: Vec::new(),
+            zk: Some(ZkAddresses {
+                servers: format!("{host}:1:2"),
+                clients: Some("0.0.0.0:3".to_string()),
+            }),
+        };
+        for (version, host) in [(16, "a"), (31, "b")] {
+            let list = ServerList { version, servers: [(7, record(host))].into() };
+            rewrite(&zoo_cfg, &list, 7).expect("it is rewritten");
+            let dynamic =
+                fs::canonicalize(format!("{zoo_cfg}.dynamic.{version:x}")).expect("it is");
+            let expected = format!("server.7={host}:1:2:participant;0.0.0.0:3\n");
+            assert_eq!(fs::read_to_string(&dynamic).expect("it is there"), expected);
+            let expected = format!("dataDir=d\ndynamicConfigFile={}\n", dynamic.display());
+            assert_eq!(fs::read_to_string(&zoo_cfg).expect("it is there"), expected);
+        }
+        assert_eq!(fs::read_to_string(format!("{zoo_cfg}.bak")).expect("it is there"), first);
+        fs::remove_file(&zoo_cfg).expect("it was there");
+        let list = ServerList { version: 1, servers: [(7, record("a"))].into() };
+        assert!(rewrite(&zoo_cfg, &list, 7).is_err());
+        assert!(!dir.join("z.cfg").exists(), "a file that is gone is not made again");
+        fs::remove_dir_all(&dir).expect("it is removed");
+    }
+}
