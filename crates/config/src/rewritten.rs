@@ -18,8 +18,8 @@ pub fn dynamic_name(zoo_cfg: &str, version: u64) -> String {
 }
 
 /// The text of a `zoo.cfg` that takes its servers from a dynamic file. `has_clients` is whether the
-/// own line in that file has the port for clients, which the `zoo.cfg` then must not have. All other
-/// lines stay as they are.
+/// own line in that file has the port for clients, which the `zoo.cfg` then must not have. All
+/// other lines stay as they are.
 pub fn zoo_cfg(text: &str, dynamic_name: &str, has_clients: bool) -> String {
     let mut rewritten = String::with_capacity(text.len());
     let mut lines = lines(text);

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use storage::disk::RealDisk;
 use storage::wal::WalOptions;
 
+use crate::begin_again::begin_again;
 use crate::limits::{
     DEPARTED_LINKS_STAY, JOIN_LIMIT, PEER_INPUT_BYTES_MAX, REMOVED_SERVES, WAITING_INTERVAL,
 };
@@ -134,7 +135,8 @@ pub(crate) fn join(
     };
     match opened.map_err(failed)? {
         OpenedMember::Born(recovered) => {
-            let sockets = link(config, cluster, born_hello(config, cluster, &recovered), &gate)?;
+            let sockets =
+                link(config, (cluster, disk), born_hello(config, cluster, &recovered), &gate)?;
             Ok((*recovered, Cluster { sockets, gate }))
         }
         OpenedMember::Unborn(unborn) => {
@@ -153,7 +155,8 @@ pub(crate) fn join(
                 cluster.attendance,
                 config.member.order.known.clone(),
             );
-            let sockets = link(config, cluster, unborn_hello(config, cluster, &bootstrap), &gate)?;
+            let sockets =
+                link(config, (cluster, disk), unborn_hello(config, cluster, &bootstrap), &gate)?;
             let links = (&sockets, &*gate);
             let born = wait_for_birth(config, cluster, *unborn, bootstrap, disk, links);
             cluster.board.end_wait_for_birth();
@@ -199,7 +202,7 @@ fn described(hello: Hello, config: &NodeConfig, cluster: &ClusterConfig) -> Hell
 
 fn link(
     config: &NodeConfig,
-    cluster: &ClusterConfig,
+    (cluster, disk): (&ClusterConfig, &RealDisk),
     hello: Hello,
     gate: &Arc<PeerGate>,
 ) -> Result<PeerSockets, StartError> {
@@ -213,7 +216,7 @@ fn link(
         secret: config.secret,
         connect_timeout: cluster.connect_timeout,
         keep_alive: cluster.keep_alive,
-        on_retired: Box::new(end_when_retired(cluster.removed_status)),
+        on_retired: Box::new(end_when_retired(disk.clone(), cluster.removed_status)),
     };
     let gate = gate.clone();
     let sockets = PeerSockets::start(peers, hello, move |inputs| gate.give(inputs));
@@ -224,25 +227,48 @@ fn link(
 }
 
 /// Makes the function that ends the process because this member was removed from the ensemble for
-/// good. Several members may say so: the first one counts. The data directory stays as it is, since
-/// it may be the last copy of data that somebody needs.
-fn end_when_retired(status: i32) -> impl Fn() {
+/// good. Several members may say so: the first one counts. If the list has this server again, the
+/// program begins again in the same process: it sets the data directory aside and joins as a new
+/// member. Otherwise the directory stays as it is, since it may be the last copy of data that
+/// somebody needs.
+fn end_when_retired(disk: RealDisk, status: i32) -> impl Fn(bool) {
     let is_ending = AtomicBool::new(false);
-    move || {
+    move |is_listed| {
         if is_ending.swap(true, Ordering::Relaxed) {
             return;
         }
-        tracing::error!(
-            "the member has been permanently removed from the cluster; its data directory must be \
-             removed before this server can join again"
-        );
+        match is_listed {
+            true => tracing::warn!("{REMOVED_AND_LISTED}: it joins again, with its data set aside"),
+            false => tracing::error!(
+                "the member has been permanently removed from the cluster; its data directory must \
+                 be removed before this server can join again"
+            ),
+        }
+        let disk = disk.clone();
         let end = move || {
+            if is_listed {
+                join_again(&disk);
+            }
             std::thread::sleep(REMOVED_SERVES);
             std::process::exit(status);
         };
         if std::thread::Builder::new().name("removed".to_string()).spawn(end).is_err() {
             std::process::exit(status);
         }
+    }
+}
+
+/// Why the data directory of such a member is set aside.
+const REMOVED_AND_LISTED: &str =
+    "the member was removed from the ensemble, and its server is listed again";
+
+/// Condemns the data directory, and begins the program again. Returns if that cannot be done.
+fn join_again(disk: &RealDisk) {
+    if let Err(error) = storage::datadir::condemn(disk, REMOVED_AND_LISTED) {
+        return tracing::error!("the data directory cannot be set aside: {error}");
+    }
+    if let Some(error) = begin_again() {
+        tracing::error!("the program cannot begin again in this process: {error}");
     }
 }
 

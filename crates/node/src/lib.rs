@@ -12,6 +12,7 @@
 //! process: the program installs a hook that does that.
 
 mod ack_latency;
+mod begin_again;
 mod cluster;
 mod discovery;
 mod images;

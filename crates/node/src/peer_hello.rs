@@ -157,14 +157,18 @@ pub struct Retired {
     pub member: MemberId,
     /// The id of the ensemble.
     pub cluster_id: u128,
+    /// Whether the list has the dialler's server again: with an empty directory it may join.
+    pub is_listed: bool,
 }
 
 impl Retired {
-    /// The answer of a member with the hello `own` to `other`, if both were born in one ensemble.
-    pub fn of(own: &Hello, other: &Hello) -> Option<Retired> {
+    /// The answer of a member with the hello `own` to `other`, whose server the list may have, if
+    /// both were born in one ensemble.
+    pub fn of(own: &Hello, other: &Hello, is_listed: bool) -> Option<Retired> {
         let (own, theirs) = (own.birth.as_ref()?, other.birth.as_ref()?);
         let cluster_id = own.cluster_id;
-        (theirs.cluster_id == cluster_id).then_some(Retired { member: other.member, cluster_id })
+        let member = other.member;
+        (theirs.cluster_id == cluster_id).then_some(Retired { member, cluster_id, is_listed })
     }
 }
 
@@ -287,7 +291,8 @@ impl Handshake {
                 encode_discovered(discovered, &mut out);
                 KIND_YOU_ARE
             }
-            Handshake::Retired(Retired { member, cluster_id }) => {
+            Handshake::Retired(Retired { member, cluster_id, is_listed }) => {
+                out.push(u8::from(*is_listed));
                 out.extend_from_slice(&member.0.to_le_bytes());
                 out.extend_from_slice(&cluster_id.to_le_bytes());
                 KIND_RETIRED
@@ -324,8 +329,13 @@ impl Handshake {
             KIND_CONFIRM => Handshake::Confirm(array(&mut reader)?),
             KIND_YOU_ARE => Handshake::YouAre(decode_discovered(&mut reader)?),
             KIND_RETIRED => {
+                let is_listed = match reader.u8()? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(Refusal::OutOfTurn),
+                };
                 let (member, cluster_id) = (MemberId(reader.u64()?), reader.u128()?);
-                Handshake::Retired(Retired { member, cluster_id })
+                Handshake::Retired(Retired { member, cluster_id, is_listed })
             }
             _ => return Err(Refusal::OutOfTurn),
         };

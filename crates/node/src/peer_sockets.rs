@@ -154,8 +154,8 @@ pub struct PeerConfig {
     /// listener decides that.
     pub keep_alive: bool,
     /// Called each time that a member of this member's ensemble says that this member was removed
-    /// for good. Must not wait.
-    pub on_retired: Box<dyn Fn() + Send + Sync>,
+    /// for good, and whether the list has its server again. Must not wait.
+    pub on_retired: Box<dyn Fn(bool) + Send + Sync>,
 }
 
 /// One end of a link.
@@ -271,7 +271,7 @@ struct Links {
     exchanges: Mutex<Exchanges>,
     wrong_secrets: Mutex<WrongSecrets>,
     give: Box<dyn Fn(Vec<PeerInput>) -> bool + Send + Sync>,
-    on_retired: Box<dyn Fn() + Send + Sync>,
+    on_retired: Box<dyn Fn(bool) + Send + Sync>,
     /// Passes new listeners to the thread.
     listeners: mpsc::UnboundedSender<Vec<std::net::TcpListener>>,
 }

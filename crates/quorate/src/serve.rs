@@ -179,8 +179,7 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     };
     let zk_addr = watch::Sender::new(config.listeners.zk_addr.clone());
     let wanted = zk_addr.subscribe();
-    let following = Following::new(&config, &node, given.is_some(), zk_addr);
-    following.iter().filter(|_| given.is_some()).try_for_each(Following::store_first)?;
+    let following = Following::begin(&config, &node, given.is_some(), zk_addr)?;
     // The node comes before the chunk store, since its lock protects the data directory. Nothing
     // waits for the chunk store.
     let chunks = open_chunks(&config, &node)?;
@@ -195,16 +194,10 @@ async fn serve(config: ServeConfig, args: ServeArgs, logging: Logging) -> anyhow
     ready::say(&ports, &shown_monitoring, &config.storage.data_dir, given.is_some())?;
     audit(&config, "serverStart", "success");
     let of_chunks = (chunks.as_deref(), connections);
-    let follow = async {
-        match following {
-            Some(following) => following.run(node.listed()).await,
-            None => std::future::pending().await,
-        }
-    };
     let ports = (ports, wanted, etcd);
     let status = tokio::select! {
         ended = serve_clients(&config, acceptor, ports, of_chunks, tls) => ended.map(|()| 0)?,
-        removed = follow => removed.map(|()| removed_status)?,
+        removed = follow(following, &node) => removed.map(|()| removed_status)?,
         () = end.wait() => 0,
     };
     tracing::info!("stopping");
@@ -233,6 +226,15 @@ fn start_faces(
     let member = face.map(|(face, tokens)| MemberView::of(face, tokens, node, config));
     let etcd = listen_etcd::start(etcd_fronts(config, node)?, member, connections)?;
     Ok((acceptor, etcd))
+}
+
+/// Follows the list of servers until this server was removed; waits for ever in a standalone
+/// server.
+async fn follow(following: Option<Following<'_>>, node: &Node) -> anyhow::Result<()> {
+    match following {
+        Some(following) => following.run(node.listed()).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The signals that end a server.

@@ -29,7 +29,7 @@ fn discovered() -> Discovered {
 }
 
 fn retired() -> Retired {
-    Retired { member: MemberId(20), cluster_id: 7 << 100 }
+    Retired { member: MemberId(20), cluster_id: 7 << 100, is_listed: true }
 }
 
 /// The offer of a server that asks for its number.
@@ -262,11 +262,11 @@ fn a_proof_is_good_for_one_side_of_one_handshake_with_one_secret() {
 
 #[test]
 fn a_member_is_retired_only_from_the_ensemble_that_it_was_born_in() {
-    let told = Retired { member: MemberId(20), cluster_id: 7 };
-    assert_eq!(Retired::of(&born(1, 7), &born(2, 7)), Some(told));
-    assert_eq!(Retired::of(&born(1, 7), &born(2, 8)), None);
-    assert_eq!(Retired::of(&born(1, 7), &hello(2)), None);
-    assert_eq!(Retired::of(&hello(1), &born(2, 7)), None);
+    let told = Retired { member: MemberId(20), cluster_id: 7, is_listed: false };
+    assert_eq!(Retired::of(&born(1, 7), &born(2, 7), false), Some(told));
+    assert_eq!(Retired::of(&born(1, 7), &born(2, 8), false), None);
+    assert_eq!(Retired::of(&born(1, 7), &hello(2), false), None);
+    assert_eq!(Retired::of(&hello(1), &born(2, 7), false), None);
 }
 
 #[test]

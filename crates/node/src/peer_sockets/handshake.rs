@@ -373,7 +373,9 @@ impl Links {
     /// answer holds only what the dialler has said itself.
     fn retired(&self, own: &Hello, offer: &Offer) -> Option<Retired> {
         let is_for_us = offer.wanted == own.server;
-        Retired::of(own, &offer.hello).filter(|it| is_for_us && self.list.is_retired(it.member))
+        let is_listed = self.list.has(offer.hello.server);
+        Retired::of(own, &offer.hello, is_listed)
+            .filter(|it| is_for_us && self.list.is_retired(it.member))
     }
 
     /// Checks whether a link to the dialler is allowed, once it has proved what it says.
@@ -492,8 +494,10 @@ impl Links {
             Handshake::Accepted => Ok(registered),
             // The accepter has shown that it knows the secret. It is believed only about this
             // member, and only if it is of the same ensemble.
-            Handshake::Retired(told) if Retired::of(&peer.hello, own) == Some(told) => {
-                (self.on_retired)();
+            Handshake::Retired(told)
+                if Retired::of(&peer.hello, own, told.is_listed) == Some(told) =>
+            {
+                (self.on_retired)(told.is_listed);
                 Err(Trouble::Retired)
             }
             _ => Err(Refusal::OutOfTurn.into()),

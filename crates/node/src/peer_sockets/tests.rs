@@ -61,8 +61,9 @@ struct Peers {
     sockets: PeerSockets,
     handle: PeerHandle,
     inputs: Receiver<PeerInput>,
-    /// Gets something each time that another member says that this one is retired.
-    ends: Receiver<()>,
+    /// Gets whether this server is listed again, each time that another member says that this one
+    /// is retired.
+    ends: Receiver<bool>,
     room: Arc<Room>,
     port: u16,
 }
@@ -106,9 +107,9 @@ impl Peers {
             secret,
             connect_timeout: PATIENCE,
             keep_alive: true,
-            on_retired: Box::new(move || {
+            on_retired: Box::new(move |is_listed| {
                 // A test that has seen enough has dropped its receiver.
-                let _ = end.send(());
+                let _ = end.send(is_listed);
             }),
         };
         let room = Arc::<Room>::default();

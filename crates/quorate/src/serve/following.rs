@@ -1,5 +1,5 @@
-//! Follows the list of servers while the server runs: stores it in the server's files, listens where
-//! it says, and ends the server once it was removed.
+//! Follows the list of servers while the server runs: stores it in the server's files, listens
+//! where it says, and ends the server once it was removed.
 
 use std::fs;
 use std::io::{self, Write};
@@ -35,26 +35,27 @@ pub(super) struct Following<'a> {
 impl<'a> Following<'a> {
     /// Begins with the list of the configuration. `clients` gets the address for ZooKeeper's
     /// clients each time that it changes. `None` for a standalone server.
-    pub fn new(
+    ///
+    /// Under etcd's name the list is stored in the data directory: the next start reads it there,
+    /// instead of on the command line.
+    ///
+    /// # Errors
+    /// The list cannot be stored.
+    pub fn begin(
         config: &'a ServeConfig,
         node: &'a Node,
         is_etcd_program: bool,
         clients: watch::Sender<Option<ListenAddress>>,
-    ) -> Option<Following<'a>> {
-        let cluster = config.cluster.as_ref()?;
-        let listens = cluster.listen.first()?.clone();
-        let stored = cluster.version;
-        Some(Following { config, cluster, node, is_etcd_program, listens, clients, stored })
-    }
-
-    /// Stores the present list of servers in the data directory. A server started under etcd's name
-    /// reads it at its next start, instead of the command line.
-    ///
-    /// # Errors
-    /// The list cannot be stored.
-    pub fn store_first(&self) -> anyhow::Result<()> {
-        let text = etcd_program::text_of_servers(Some(self.cluster));
-        self.node.keep_servers(&text).context(SERVERS_FILE)
+    ) -> anyhow::Result<Option<Following<'a>>> {
+        if is_etcd_program {
+            let text = etcd_program::text_of_servers(config.cluster.as_ref());
+            node.keep_servers(&text).context(SERVERS_FILE)?;
+        }
+        let first = config.cluster.as_ref().and_then(|it| Some((it, it.listen.first()?.clone())));
+        Ok(first.map(|(cluster, listens)| {
+            let stored = cluster.version;
+            Following { config, cluster, node, is_etcd_program, listens, clients, stored }
+        }))
     }
 
     /// Follows the list. Returns once this server was removed from it and must end.
