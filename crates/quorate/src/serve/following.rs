@@ -26,6 +26,8 @@ pub(super) struct Following<'a> {
     is_etcd_program: bool,
     /// Where this server listens for other servers, if the list decides that.
     listens: ListenAddress,
+    /// Whether the address that the list has could not be bound.
+    is_refused: bool,
     /// Where this server is to listen for ZooKeeper's clients.
     clients: watch::Sender<Option<ListenAddress>>,
     /// The version of the list that the files have.
@@ -54,7 +56,17 @@ impl<'a> Following<'a> {
         let first = config.cluster.as_ref().and_then(|it| Some((it, it.listen.first()?.clone())));
         Ok(first.map(|(cluster, listens)| {
             let stored = cluster.version;
-            Following { config, cluster, node, is_etcd_program, listens, clients, stored }
+            let is_refused = false;
+            Following {
+                config,
+                cluster,
+                node,
+                is_etcd_program,
+                listens,
+                is_refused,
+                clients,
+                stored,
+            }
         }))
     }
 
@@ -76,7 +88,7 @@ impl<'a> Following<'a> {
                     return Ok(());
                 }
                 self.store(&servers)?;
-                is_done = self.listen(&servers);
+                is_done = self.listen(&servers).await;
             }
             tokio::select! {
                 changed = listed.changed() => changed.context("the node has ended")?,
@@ -109,7 +121,7 @@ impl<'a> Following<'a> {
 
     /// Listens where the list says. Returns false if a port could not be bound: that is to be tried
     /// again.
-    fn listen(&mut self, servers: &Servers) -> bool {
+    async fn listen(&mut self, servers: &Servers) -> bool {
         let own = u64::from(self.cluster.number);
         let Some(record) = servers.list_to_follow().servers.get(&own) else { return true };
         if let Some(clients) = self.cluster.client_listen_of(record) {
@@ -123,19 +135,41 @@ impl<'a> Following<'a> {
         let Some(wanted) = self.cluster.listen_of(record).filter(|it| *it != self.listens) else {
             return true;
         };
-        match peers::try_listen(self.cluster, &wanted) {
+        let (cluster, asked, former) = (self.cluster.clone(), wanted.clone(), self.listens.clone());
+        // A name may take long to be resolved.
+        let bound = tokio::task::spawn_blocking(move || match is_same(&asked, &former) {
+            true => Ok(None),
+            false => peers::try_listen(&cluster, &asked).map(Some),
+        });
+        match bound.await.unwrap_or_else(|ended| Err(ended.into())) {
             Ok(listener) => {
-                tracing::info!("other servers reach this one at {wanted} now");
-                self.node.listen_to_peers(vec![listener]);
+                if let Some(listener) = listener {
+                    tracing::info!("other servers reach this one at {wanted} now");
+                    self.node.listen_to_peers(vec![listener]);
+                }
                 self.listens = wanted;
+                self.is_refused = false;
                 true
             }
             Err(error) => {
-                tracing::warn!("{error:#}; it is tried again each second");
+                if !self.is_refused {
+                    tracing::warn!("{error:#}; it is tried again each second");
+                }
+                self.is_refused = true;
+                if wanted.port == self.listens.port {
+                    // The former listener may be in the way. It ends a little later.
+                    self.node.listen_to_peers(Vec::new());
+                }
                 false
             }
         }
     }
+}
+
+/// Whether both mean the same address of this machine: a name and its number, for instance.
+fn is_same(one: &ListenAddress, other: &ListenAddress) -> bool {
+    let (Ok(one), Ok(other)) = (one.candidates(), other.candidates()) else { return false };
+    one.into_iter().any(|address| other.contains(&address))
 }
 
 /// What is stored in the data directory, for errors.
@@ -181,6 +215,15 @@ fn replace(path: &str, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
     use machine::{ServerRecord, ServerRole, ZkAddresses};
+
+    #[test]
+    fn an_address_with_its_name_is_the_same() {
+        let address = |text: &str| text.parse::<ListenAddress>().expect("an address");
+        let is_same = |one: &str, other: &str| is_same(&address(one), &address(other));
+        assert!(is_same("127.0.0.1:5", "localhost:5"));
+        assert!(!is_same("127.0.0.1:5", "127.0.0.1:6"));
+        assert!(!is_same("127.0.0.1:5", "*:5"));
+    }
 
     #[test]
     fn a_rewritten_file_names_the_servers_and_the_first_text_is_kept() {

@@ -1,6 +1,7 @@
 //! Binds the ports that a server listens on.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use config::etcd::{EtcdPort, EtcdWire};
@@ -120,7 +121,11 @@ fn listen_or_warn(
 pub(super) async fn rebind(config: &ServeConfig, wanted: &ListenAddress) -> TcpListener {
     let mut is_first = true;
     loop {
-        match listen(config, wanted, "reconfig") {
+        // A name may take long to be resolved.
+        let asked = wanted.clone();
+        let found = tokio::task::spawn_blocking(move || asked.candidates()).await;
+        let found = found.unwrap_or_else(|ended| Err(io::Error::other(ended)));
+        match listen_at(config, wanted, found, "reconfig") {
             Ok(listener) => {
                 tracing::info!("ZooKeeper's clients reach this server at {wanted} now");
                 return listener;
@@ -158,8 +163,18 @@ fn listen(
     wanted: &ListenAddress,
     setting: &'static str,
 ) -> Result<TcpListener, NotBound> {
+    listen_at(config, wanted, wanted.candidates(), setting)
+}
+
+/// Like [`listen`], where `wanted` has these addresses.
+fn listen_at(
+    config: &ServeConfig,
+    wanted: &ListenAddress,
+    candidates: io::Result<Vec<SocketAddr>>,
+    setting: &'static str,
+) -> Result<TcpListener, NotBound> {
     let no_address = |cause| NotBound::NoAddress { wanted: wanted.clone(), cause };
-    let candidates = wanted.candidates().map_err(no_address)?;
+    let candidates = candidates.map_err(no_address)?;
     let mut failure = no_address(io::ErrorKind::NotFound.into());
     for address in candidates {
         let bound = (|| {
