@@ -87,6 +87,9 @@ impl Draft {
         // As in QuorumPeerConfig.configureSSLAuth. All members must agree on this setting, so a TLS
         // port for chunks must not switch it on: some members may have one and others not.
         self.replicated.x509_enabled |= speaks_zk;
+        // Under etcd's name a list of one server needs no such key.
+        let is_said = cluster.as_ref().is_some_and(|cluster| cluster.listens_by_list.is_some());
+        self.replicated.standalone_enabled = self.cluster.standalone_enabled || !is_said;
         let auth = std::mem::take(&mut self.auth);
         let auth = auth.settle(&self.replicated, tls.as_ref(), &mut self.report)?;
         self.check_required(cluster.as_ref())?;

@@ -169,7 +169,7 @@ impl Spaces {
     /// The command that sets the settings of a space to those of the configuration; `None` if all
     /// settings are so already.
     pub(crate) fn wanted(&self, level: Level) -> Option<Command<'static>> {
-        self.zk.wanted().or_else(|| self.etcd.wanted(level))
+        self.zk.wanted(level).or_else(|| self.etcd.wanted(level))
     }
 
     /// Counts of what the rooms keep.

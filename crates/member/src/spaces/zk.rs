@@ -3,6 +3,7 @@
 
 pub mod containers;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use machine::limits::EXPIRE_SESSIONS_MAX;
@@ -139,10 +140,14 @@ impl Zk {
         }
     }
 
-    pub(super) fn wanted(&self) -> Option<Command<'static>> {
-        let wanted = &self.options.settings;
+    pub(super) fn wanted(&self, level: Level) -> Option<Command<'static>> {
+        let mut wanted = Cow::Borrowed(&self.options.settings);
+        if wanted.level() > level {
+            // A state of this level does not know that setting.
+            wanted.to_mut().standalone_enabled = true;
+        }
         let differs = self.settings != *wanted;
-        differs.then(|| Command::Zk(ZkCommand::Configure(wanted.clone())))
+        differs.then(|| Command::Zk(ZkCommand::Configure(wanted.into_owned())))
     }
 
     pub(super) fn held(&self) -> Held {
