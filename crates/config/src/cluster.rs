@@ -40,6 +40,12 @@ const BIND_ATTEMPTS_DEFAULT: u32 = 3;
 /// The most bytes that a DNS name has (RFC 1035, 2.3.4).
 const HOST_BYTES_MAX: usize = 253;
 
+/// The address for ZooKeeper's clients in the record of a server; `None` if it has none.
+pub fn client_address_in(record: &ServerRecord) -> Option<ListenAddress> {
+    let address = record.zk.as_ref()?.clients.as_ref()?.parse().ok()?;
+    Some(every_address_if_unspecified(address))
+}
+
 /// The addresses on which a server with a `server.N` line listens for other servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListensOn {
@@ -90,14 +96,6 @@ impl ClusterConfig {
         let address: ListenAddress = format!("{host}:{port}").parse().ok()?;
         let host = address.host.filter(|_| on == ListensOn::Host);
         Some(every_address_if_unspecified(ListenAddress { host, port: address.port }))
-    }
-
-    /// The address on which this server listens for ZooKeeper's clients once the list has this
-    /// record of it; `None` if the list does not decide that.
-    pub fn client_listen_of(&self, own: &ServerRecord) -> Option<ListenAddress> {
-        self.servers.get(&self.number)?.client.as_ref()?;
-        let address = own.zk.as_ref()?.clients.as_ref()?.parse().ok()?;
-        Some(every_address_if_unspecified(address))
     }
 
     /// The address of this server.

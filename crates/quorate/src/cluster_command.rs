@@ -209,7 +209,8 @@ fn row(view: &Value, member: &Value) -> Row {
     let role = match member["voting"].as_bool() {
         _ if server.is_some() && server == leader => "leader",
         Some(true) => "follower",
-        _ => "joining",
+        // An older server says only whether a member votes.
+        _ => member["role"].as_str().unwrap_or("joining"),
     };
     let behind = match member["entries_behind"].as_u64() {
         Some(_) if member["fetches_snapshot"] == true => "snapshot".to_string(),

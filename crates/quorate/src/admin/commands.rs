@@ -6,7 +6,7 @@ use std::time::Duration;
 use config::ListenAddress;
 use config::cluster::{Role, shown_address};
 use hyper::StatusCode;
-use machine::{ServerRecord, Servers};
+use machine::{ServerRecord, ServerRole, Servers};
 use member::fronts::zk::{Reset, ZkFrontReport};
 use zk::four_letter::{self, ConnectionReport, Number};
 
@@ -14,7 +14,7 @@ use super::WaitingServer;
 use super::json::Json;
 use crate::monitor::Monitor;
 use crate::observe::metric::flat;
-use crate::observe::replica::Part;
+use crate::observe::replica::{MemberView, Part};
 
 /// A command that reports or resets something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -471,8 +471,9 @@ fn ensemble(monitor: &Monitor) -> Vec<(&'static str, Json)> {
         return vec![("error", "this server is in no ensemble".into())];
     };
     let maybe = |number: Option<u64>| number.map_or(Json::Null, Json::whole);
+    let reached = view.servers.to_reach();
     let members = view.members.iter().map(|member| {
-        let record = member.server.and_then(|it| view.servers.list().servers.get(&u64::from(it)));
+        let record = member.server.and_then(|it| reached.get(&u64::from(it)).copied());
         let (version, level_max) = match &member.knows {
             Some((program, level)) => (program.as_str().into(), Json::whole(level.number())),
             None => (Json::Null, Json::Null),
@@ -482,6 +483,7 @@ fn ensemble(monitor: &Monitor) -> Vec<(&'static str, Json)> {
             ("member_id", format!("{:016x}", member.id.0).into()),
             ("address", record.map_or(Json::Null, |record| peer_address(record).into())),
             ("voting", member.is_voter.into()),
+            ("role", role(&view.servers, member).into()),
             ("entries_behind", maybe(member.entries_behind)),
             ("silent_ms", maybe(member.silent_ms)),
             ("fetches_snapshot", member.fetches_snapshot.into()),
@@ -507,6 +509,19 @@ fn ensemble(monitor: &Monitor) -> Vec<(&'static str, Json)> {
         ("servers", Json::List(servers.collect())),
         ("members", Json::List(members.collect())),
     ]
+}
+
+/// The part of a member in the ensemble.
+fn role(servers: &Servers, member: &MemberView) -> &'static str {
+    let number = member.server.map(u64::from);
+    let record = number.and_then(|number| servers.list().servers.get(&number));
+    match record.map(|record| record.role) {
+        _ if member.is_voter => "voter",
+        Some(ServerRole::Observer) => "observer",
+        Some(ServerRole::Learner) => "learner",
+        None if number.is_some_and(|number| servers.is_guest(number)) => "guest",
+        Some(ServerRole::Voter) | None => "joining",
+    }
 }
 
 /// A server as the replicated state describes it.

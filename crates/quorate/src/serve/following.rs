@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use config::cluster::client_address_in;
 use config::{ClusterConfig, ListenAddress, ServeConfig, etcd_program, rewritten};
 use machine::{ServerList, Servers};
 use node::limits::REMOVED_SERVES;
@@ -123,15 +124,17 @@ impl<'a> Following<'a> {
     /// again.
     async fn listen(&mut self, servers: &Servers) -> bool {
         let own = u64::from(self.cluster.number);
-        let Some(record) = servers.list_to_follow().servers.get(&own) else { return true };
-        if let Some(clients) = self.cluster.client_listen_of(record) {
-            let wanted = Some(clients);
+        let record = servers.list().servers.get(&own).filter(|_| servers.is_managed());
+        let clients = record.and_then(client_address_in);
+        // A server without a port in the clear does not get one.
+        if clients.is_some() && self.config.listeners.zk_addr.is_some() {
             self.clients.send_if_modified(|present| {
-                let is_new = *present != wanted;
-                *present = wanted;
+                let is_new = *present != clients;
+                *present = clients;
                 is_new
             });
         }
+        let Some(record) = servers.list_to_follow().servers.get(&own) else { return true };
         let Some(wanted) = self.cluster.listen_of(record).filter(|it| *it != self.listens) else {
             return true;
         };

@@ -20,6 +20,7 @@ mod kube_apiserver;
 mod levels;
 mod monitoring;
 mod operators;
+mod reconfig;
 mod refill;
 mod reproduce;
 mod sasl;
