@@ -99,7 +99,10 @@ impl Joining {
                 self.asked_ms = Some(view.now_ms);
                 Some(JoinStep::Submit(command))
             }
-            step => step.or_else(|| addition(view).map(JoinStep::Change)),
+            step => {
+                let step = step.or_else(|| replacement(view).map(JoinStep::Change));
+                step.or_else(|| addition(view).map(JoinStep::Change))
+            }
         }
     }
 
@@ -271,6 +274,21 @@ fn promotion(view: &JoinView<'_>) -> Option<MembershipChange> {
     None
 }
 
+/// Gives a learner that has caught up the vote of its own server's silent former member, while a
+/// change of the list is open. Otherwise an accepted change could wait for the lost directory of a
+/// server that is there with a new one.
+fn replacement(view: &JoinView<'_>) -> Option<MembershipChange> {
+    let mut learners = view.membership.learners.iter().copied();
+    learners.find_map(|learner| {
+        let server = server_of(view, learner).filter(|server| view.servers.votes(*server))?;
+        let replaced = own_voters_of(view, server, MemberId(learner));
+        let are_silent = replaced.iter().all(|member| is_silent(view, *member));
+        let gone = replaced.last().filter(|_| are_silent && has_caught_up(view, learner))?;
+        let changes = vec![MemberChange::AddVoter(learner), MemberChange::Remove(*gone)];
+        Some(change(Transition::Joint, changes))
+    })
+}
+
 /// Adds a linked member as a learner, if its server's voters are silent, or if its server is to get
 /// a vote of its own, or none. The same change removes earlier learners of that server that are
 /// silent, so a server has at most one.
@@ -305,7 +323,8 @@ fn addition(view: &JoinView<'_>) -> Option<MembershipChange> {
 }
 
 /// Removes a silent learner if the voter that it was to replace is heard again, or if its server
-/// has left the list, or if it is registered as no server: then it was forgotten before it was
+/// has left the list, or if that server gets no vote and has another learner, which is heard; or if
+/// it is registered as no server: then it was forgotten before it was
 /// added, and nothing else would ever remove it. If it comes back, it is registered and added
 /// again.
 fn departure(view: &JoinView<'_>) -> Option<MembershipChange> {
@@ -319,10 +338,17 @@ fn departure(view: &JoinView<'_>) -> Option<MembershipChange> {
         let is_back = |voter: &u64| is_heard(view, *voter);
         server.is_none_or(|server| {
             view.servers.is_unlisted(*server)
+                || (!view.servers.votes(*server) && has_other_learner(view, *server, *learner))
                 || voters_of(view, *server, member).iter().any(is_back)
         })
     })?;
     Some(change(Transition::Auto, vec![MemberChange::Remove(gone)]))
+}
+
+/// Whether a learner of this server other than `but` is heard.
+fn has_other_learner(view: &JoinView<'_>, server: u64, but: u64) -> bool {
+    let others = view.membership.learners.iter().filter(|learner| **learner != but);
+    others.copied().any(|other| server_of(view, other) == Some(server) && is_heard(view, other))
 }
 
 fn change(transition: Transition, changes: Vec<MemberChange>) -> MembershipChange {

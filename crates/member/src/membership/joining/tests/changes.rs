@@ -298,6 +298,31 @@ fn a_removed_server_loses_its_vote_before_the_finish_and_is_retired_once_it_is_g
 }
 
 #[test]
+fn a_lost_directory_is_replaced_while_an_accepted_change_needs_its_vote() {
+    let mut ensemble = Ensemble::new(3);
+    ensemble.present.remove(&member_of(2));
+    ensemble.present.insert(22, 2);
+    ensemble.behind.insert(22);
+    assert_eq!(ensemble.run(), ["learn 2'"]);
+    assert_eq!(ensemble.remove(1), ["accept"]);
+    ensemble.behind.clear();
+    let steps = ["vote 2', remove 2", "forget", "hand over to 3", "learn 1", "leave", "finish"];
+    assert_eq!(ensemble.run(), steps);
+}
+
+#[test]
+fn a_learner_that_lost_its_directory_leaves_behind_the_new_one() {
+    let mut ensemble = Ensemble::new(3);
+    let peer_urls = vec!["http://s4:2888".to_string()];
+    assert_eq!(ensemble.etcd(ListChange::Add { peer_urls, role: ServerRole::Learner }), DONE);
+    assert_eq!(ensemble.come(4), ["learn 4"]);
+    // The new directory comes before the old one counts as silent.
+    ensemble.present.insert(24, 4);
+    assert_eq!(ensemble.run(), ["learn 4'"]);
+    assert_eq!(ensemble.go(4), ["remove 4", "retire"]);
+}
+
+#[test]
 fn a_leader_that_is_removed_hands_leadership_over_first() {
     let mut ensemble = Ensemble::new(3);
     let steps = ["accept", "hand over to 2", "learn 1", "leave", "finish"];
