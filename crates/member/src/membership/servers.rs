@@ -99,6 +99,16 @@ impl Servers {
             && !has_it(self.registered.list_to_follow())
     }
 
+    /// Whether this member's own server was removed from the list. A server that joins first sees
+    /// older lists, which do not have it yet, but in those states its member is not registered. A
+    /// removed server that serves on is a guest.
+    pub fn is_own_removed(&self) -> bool {
+        let (member, number) = self.own;
+        let was_listed =
+            self.registered.number_of(member) == Some(number) || self.registered.is_retired(member);
+        was_listed && self.is_unlisted(number) && !self.registered.is_guest(number)
+    }
+
     /// The command that records the name and the clients' URLs of a server that has told others
     /// than the managed list has.
     pub fn undescribed(&self) -> Option<ControlCommand> {

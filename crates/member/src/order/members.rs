@@ -120,7 +120,8 @@ impl Members {
     }
 
     /// The servers of the state, if the driver was told last of another version of the list, of
-    /// other servers to reach, or of other retired members.
+    /// other servers to reach, or of other retired members. `None` while this member's server joins
+    /// and sees older lists, which do not have it yet; the servers of those lists may be gone.
     fn news_of_servers(&mut self) -> Option<Arc<machine::Servers>> {
         let registered = &self.servers.registered;
         let is_decided =
@@ -132,9 +133,13 @@ impl Members {
         if self.told.as_ref().is_some_and(|told| Arc::ptr_eq(told, registered)) {
             return None;
         }
+        let reached = registered.to_reach();
+        if !reached.contains_key(&self.servers.own.1) && !self.servers.is_own_removed() {
+            return None;
+        }
         let is_known = self.told.as_ref().is_some_and(|told| {
             told.list().version == registered.list().version
-                && told.to_reach() == registered.to_reach()
+                && told.to_reach() == reached
                 && told.retired().eq(registered.retired())
         });
         self.told = Some(registered.clone());
@@ -313,9 +318,7 @@ impl Loop {
     /// member's own server.
     pub(super) fn tell_servers(&mut self) {
         if let Some(servers) = self.members.news_of_servers() {
-            let own = self.members.servers.own.1;
-            let is_guest = self.members.servers.registered.is_guest(own);
-            self.output.removed = self.members.servers.is_unlisted(own) && !is_guest;
+            self.output.removed = self.members.servers.is_own_removed();
             self.output.servers = Some(servers);
         }
     }

@@ -322,6 +322,26 @@ fn a_learner_that_lost_its_directory_leaves_behind_the_new_one() {
     assert_eq!(ensemble.go(4), ["remove 4", "retire"]);
 }
 
+/// A new member replays the log from its beginning, through lists that do not have its server yet.
+#[test]
+fn a_server_that_joins_is_no_removed_one_in_older_lists() {
+    let is_removed = |ensemble: &Ensemble, number: u64| {
+        let own = (MemberId(member_of(number)), number);
+        Servers::new(own, ensemble.servers().clone()).is_own_removed()
+    };
+    let mut ensemble = Ensemble::new(3);
+    ensemble.remove(3);
+    assert!(is_removed(&ensemble, 3));
+    assert!(!is_removed(&ensemble, 4));
+    ensemble.go(3);
+    assert!(is_removed(&ensemble, 3), "it is retired");
+    assert_eq!(ensemble.add(4), DONE);
+    ensemble.come(4);
+    assert!(!is_removed(&ensemble, 4));
+    ensemble.remove(4);
+    assert!(is_removed(&ensemble, 4));
+}
+
 #[test]
 fn a_leader_that_is_removed_hands_leadership_over_first() {
     let mut ensemble = Ensemble::new(3);
