@@ -317,7 +317,7 @@ impl Loop {
     /// The reason why it could not be installed now.
     pub fn check_install(&self) -> Result<(), InstallRefused> {
         match () {
-            () if !self.members.is_alone() => Err(InstallRefused::Ensemble),
+            () if !self.members.is_standalone() => Err(InstallRefused::Ensemble),
             () if !self.role.leads() || !self.progress.is_ready() => Err(InstallRefused::NotLeader),
             () if self.room.is_full() => Err(InstallRefused::DiskFull),
             () if self.snapshots.is_installing() => Err(InstallRefused::UnderWay),

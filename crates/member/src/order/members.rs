@@ -94,14 +94,29 @@ impl Members {
         membership.voters == [self.servers.own.0.0] && membership.voters_outgoing.is_empty()
     }
 
-    /// Whether a lone voter has work with the list: other servers have come, a change is open, or
-    /// its own server is not registered yet.
+    /// Whether there are other members whose states can be compared with this one's: voters, or
+    /// learners, which may supply snapshots beside a lone voter, too.
+    pub fn has_others(&self) -> bool {
+        !self.is_alone() || !self.newest().learners.is_empty()
+    }
+
+    /// Whether no other member may ever need the entries of this one, as far as it knows: it is the
+    /// only voter, and its list of servers was never changed. An entry that installs an uploaded
+    /// snapshot can be applied only where the snapshot's file is.
+    pub fn is_standalone(&self) -> bool {
+        let registered = &self.servers.registered;
+        self.is_alone() && !registered.is_managed() && registered.open_change().is_none()
+    }
+
+    /// Whether a lone voter has work with the list: other servers have come or have not been
+    /// forgotten, a change is open, or its own server is not registered yet.
     fn has_list_work(&self) -> bool {
         let registered = &self.servers.registered;
         let (own, number) = self.servers.own;
         let is_listed = registered.list().servers.contains_key(&number);
         !self.servers.linked.is_empty()
             || !self.newest().learners.is_empty()
+            || registered.members().keys().any(|member| *member != own)
             || registered.open_change().is_some()
             || (is_listed && registered.number_of(own) != Some(number))
     }

@@ -129,7 +129,7 @@ impl Loop {
     /// Takes the digest of this member's own state after the entry at `index`, and gives it to the
     /// leader if it is due.
     pub(super) fn on_own_digest(&mut self, index: u64, digest: Digest) {
-        if !self.members.is_alone() && self.own_digests.push(index, digest) {
+        if self.members.has_others() && self.own_digests.push(index, digest) {
             self.give_digest(index, digest);
         }
     }
@@ -147,7 +147,7 @@ impl Loop {
     /// to it: either of them may have restarted with a wrong state.
     pub(super) fn give_newest_digest(&mut self) {
         let (index, digest) = self.own_digests.newest();
-        if !self.members.is_alone() && index == self.progress.applied().0 {
+        if self.members.has_others() && index == self.progress.applied().0 {
             self.give_digest(index, digest);
         }
     }

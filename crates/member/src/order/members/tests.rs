@@ -251,3 +251,61 @@ fn the_driver_is_told_of_other_servers_to_reach_and_of_retired_members() {
     assert_eq!(told(ControlCommand::Retire(id(7))), Some((vec![1, 2, 3, 4], vec![8])));
     assert_eq!(told(ControlCommand::Register { member: id(8), server: 4 }), None);
 }
+
+/// A member that left beside a lone voter must be forgotten, too, though no server is linked.
+#[test]
+fn a_lone_voter_has_work_until_those_that_left_are_forgotten() {
+    let has_work = |learners: Vec<u64>, registered: &[u64]| {
+        members(vec![1], learners, registered).has_list_work()
+    };
+    assert!(!has_work(Vec::new(), &[]));
+    assert!(!has_work(Vec::new(), &[1]));
+    assert!(has_work(vec![2], &[1]));
+    assert!(has_work(Vec::new(), &[1, 2]));
+}
+
+/// A leader takes no snapshot of a learner whose digest it cannot compare with its own.
+#[test]
+fn a_lone_voter_compares_its_state_with_those_of_learners() {
+    assert!(!members(vec![1], Vec::new(), &[1]).has_others());
+    assert!(members(vec![1], vec![2], &[1]).has_others());
+    assert!(members(vec![1, 2], Vec::new(), &[1]).has_others());
+}
+
+/// A server that joins later could not apply the entry that installs an uploaded snapshot.
+#[test]
+fn no_snapshot_is_uploaded_once_the_list_was_changed() {
+    assert!(members(vec![1], Vec::new(), &[1]).is_standalone());
+    assert!(!members(vec![1, 2], Vec::new(), &[1]).is_standalone());
+    assert!(!members_of(vec![1], Vec::new(), changed_list()).is_standalone());
+}
+
+/// The servers behind a change that has added server 4.
+fn changed_list() -> machine::Servers {
+    let mut state = Machine::default();
+    let (peer_urls, role, change) = (record(4).peer_urls, ServerRole::Voter, ChangeId(3));
+    let added = requested(ListChange::Add { peer_urls, role });
+    let ended = [added, ControlCommand::Accept(change), ControlCommand::Finish(change)];
+    begin().into_iter().chain(ended).for_each(|command| {
+        servers_after(&mut state, command);
+    });
+    let servers = state.control().servers().clone();
+    assert!(servers.is_managed());
+    servers
+}
+
+/// The members as member 1 knows them.
+fn members(voters: Vec<u64>, learners: Vec<u64>, registered: &[u64]) -> Members {
+    let mut servers = machine::Servers::default();
+    registered.iter().for_each(|member| servers.register(MemberId(*member), *member));
+    members_of(voters, learners, servers)
+}
+
+fn members_of(voters: Vec<u64>, learners: Vec<u64>, servers: machine::Servers) -> Members {
+    let servers = Servers::new((MemberId(1), 1), servers);
+    let membership =
+        storage::wal::Membership { voters, learners, ..storage::wal::Membership::default() };
+    let memberships = Memberships::new(LogIndex(0), membership);
+    let levels = Levels::new(Known::up_to(NEW), NEW);
+    Members::new(servers, ServerList::default(), memberships, levels)
+}
