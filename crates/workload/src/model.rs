@@ -230,6 +230,12 @@ impl Model {
         Some(had)
     }
 
+    /// Notes that the list of servers changes, which takes a zxid.
+    pub fn change_list(&mut self) {
+        self.ordinal += 1;
+        self.zxid += 1;
+    }
+
     /// Begins a command with several transactions, which [`Model::expire`] or [`Model::remove_due`]
     /// add.
     pub fn begin_transactions(&mut self) {

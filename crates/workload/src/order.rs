@@ -69,6 +69,8 @@ pub enum Committed {
         /// The leader's time, in ms.
         time_ms: i64,
     },
+    /// The list of servers changes.
+    ListChange,
     /// An earlier state is restored from a snapshot.
     Install {
         /// The number of commands that the snapshot contains.
@@ -390,6 +392,7 @@ impl<'h> Replay<'h> {
                 }
             }
             Committed::Configure(settings) => self.model.configure(*settings),
+            Committed::ListChange => self.model.change_list(),
         }
         self.changes.extend(self.model.take_changes());
         self.note_ended();
