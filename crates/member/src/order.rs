@@ -489,6 +489,12 @@ impl Loop {
         voters
     }
 
+    /// The memberships of the log as far back as they are kept, each with the first entry at which
+    /// it is active; the last one is the active one. For the simulator's judge.
+    pub fn memberships(&self) -> impl DoubleEndedIterator<Item = (u64, &storage::wal::Membership)> {
+        self.members.memberships().iter()
+    }
+
     /// The ids of the members that receive the log and have no vote.
     pub fn learners(&self) -> Vec<u64> {
         self.replica.membership().learners.clone()

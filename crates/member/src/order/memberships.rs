@@ -23,6 +23,11 @@ impl Memberships {
         self.by_index.push_back((from, membership));
     }
 
+    /// All memberships that are kept, each with the first entry at which it is active.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Membership)> {
+        self.by_index.iter().map(|(from, membership)| (from.0, membership))
+    }
+
     /// The active membership.
     pub fn newest(&self) -> &Membership {
         &self.by_index.back().expect("the list is never empty").1
