@@ -342,9 +342,9 @@ impl Client {
         }
     }
 
-    /// The member that the client tries next, of `member_count`; it may be the same again.
-    pub fn next_member(&mut self, member_count: usize) -> usize {
-        self.choice.next(member_count, &mut self.random)
+    /// The member that the client tries next, one of `members`; it may be the same again.
+    pub fn next_member(&mut self, members: &[usize]) -> usize {
+        self.choice.next(members, &mut self.random)
     }
 
     /// Makes the client connect and send only when a test tells it to.

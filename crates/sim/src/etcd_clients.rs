@@ -5,6 +5,7 @@
 //! one connection are independent of each other.
 
 mod calls;
+pub mod changer;
 pub mod client;
 pub mod contender;
 pub mod http;
@@ -27,6 +28,7 @@ use member::spaces::etcd::auto_compaction::AutoCompaction;
 use workload::etcd::history::History;
 use workload::generate::Random;
 
+use changer::ChangerConfig;
 use client::{EtcdClient, EtcdClientConfig, Uses};
 use contender::{ContenderConfig, Prize};
 use http::HttpConfig;
@@ -158,6 +160,31 @@ impl EtcdLoad {
             calls: random.magnitude(10, 300),
             rest_us_max: random.magnitude(10_000, 2_000_000),
             disarms: false,
+            changes: None,
+        };
+        let patience_us_max = random.magnitude(500_000, 20_000_000);
+        let is_erratic = !random.one_in(4);
+        let client = EtcdClientConfig::without_calls(patience_us_max, is_erratic);
+        self.clients.push(EtcdClientConfig { operates: Some(operates), ..client });
+    }
+
+    /// Adds an operator that changes the members. The operators that are there already make such
+    /// calls, too, and note their outcomes.
+    pub fn add_changer(&mut self, changes: ChangerConfig, mut random: Random) {
+        let operators = self.clients.iter_mut().filter_map(|client| client.operates.as_mut());
+        for (position, operates) in operators.enumerate() {
+            let number = 100 + position as u64;
+            let like = ChangerConfig { number, seed: random.bits(), ..changes.clone() };
+            operates.changes.get_or_insert(like);
+        }
+        let mut operators = self.clients.iter().filter_map(|client| client.operates.as_ref());
+        let disarms = operators.any(|operates| operates.disarms);
+        let operates = OperatorConfig {
+            seed: random.bits(),
+            calls: changes.calls,
+            rest_us_max: changes.rest_us_max,
+            disarms,
+            changes: Some(changes),
         };
         let patience_us_max = random.magnitude(500_000, 20_000_000);
         let is_erratic = !random.one_in(4);

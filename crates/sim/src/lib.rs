@@ -19,6 +19,7 @@ pub mod etcd_clients;
 pub mod fault;
 pub mod limits;
 pub mod links;
+pub mod member_changes;
 pub mod network;
 pub mod script;
 pub mod server;
@@ -28,6 +29,7 @@ pub mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+pub use member_changes::{ChangeCounts, ChangeLoad};
 use simulation::Simulation;
 pub use simulation::{
     EtcdCounts, EtcdFailureCounts, EtcdReadCounts, EtcdWriteCounts, FaultCounts, LaterOps,

@@ -249,6 +249,26 @@ pub const LOOP_INPUTS_IDLE_MAX: usize = 64;
 /// The largest number of members of an ensemble.
 pub const MEMBERS_MAX: usize = 5;
 
+/// How long the links of a server that has left the list stay, as in the real server
+/// (`node::limits::DEPARTED_LINKS_STAY`).
+pub const DEPARTED_LINKS_US: u64 = 10_000_000;
+
+/// How long a member that was removed serves on, as in the real server.
+pub const REMOVED_SERVES_US: u64 = 1_000_000;
+
+/// How long a process that may only join waits for an ensemble, as in the real server
+/// (`node::limits::JOIN_LIMIT`).
+pub const JOIN_US_MAX: u64 = 10_000_000;
+
+/// The longest time between two attempts of a new server to learn its number.
+pub const DISCOVERY_US_MAX: u64 = 3_000_000;
+
+/// The longest that an operator leaves the machine of a removed server while faults come.
+pub const TAKEN_AWAY_US_MAX: u64 = 60_000_000;
+
+/// How long an operator leaves the machine of a removed server after the faults have stopped.
+pub const TAKEN_AWAY_CALM_US: u64 = 2_000_000;
+
 /// The largest mean time between two random requests for a higher level.
 pub const ASK_INTERVAL_US_MAX: u64 = 8_000_000;
 

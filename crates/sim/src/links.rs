@@ -191,6 +191,11 @@ impl Links {
         pair.from * self.member_count + pair.to
     }
 
+    /// The ends of a link.
+    pub fn pair(&self, link: usize) -> Pair {
+        self.links[link].pair
+    }
+
     /// All ordered pairs of two different members.
     pub fn pairs(&self) -> Vec<Pair> {
         let pairs = self.links.iter().map(|link| link.pair);
@@ -269,7 +274,8 @@ impl Links {
     }
 
     /// A member dials, unless the link is up or ending. `hello` returns the hello of a member's
-    /// process, `None` if none runs or it cannot answer.
+    /// process, `None` if none runs or it cannot answer, or if the other end's list of servers does
+    /// not have the member.
     pub fn dial(
         &mut self,
         world: &mut World,

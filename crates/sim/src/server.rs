@@ -7,6 +7,7 @@
 //! takes virtual time: the disk changes when the work starts, its thread reports the result when
 //! the work ends, and a crash may come in between.
 
+mod change_sabotage;
 mod etcd_audit;
 mod etcd_passwords;
 mod etcd_runtime;
@@ -32,7 +33,7 @@ use machine::change::SharedChanges;
 use machine::together::one_by_one;
 use machine::{BootId, ConnectionId, Level, Machine, MemberId, Origin, Settings, StatedLevel};
 use member::RaiseRefused;
-use member::fronts::etcd::{EtcdFrontConfig, OwnMember, WatchBounds};
+use member::fronts::etcd::{EtcdFrontConfig, MemberChanges, OwnMember, WatchBounds};
 use member::fronts::zk::ZkFrontConfig;
 use member::fronts::zk::limits::REPLIES_TOLD_BYTES;
 use member::limits::APPLY_HOLD_COMMANDS_MAX;
@@ -74,6 +75,7 @@ use crate::network::Network;
 use crate::witness::Witness;
 use crate::witness::levels::Heard;
 use crate::world::{Actor, Clock, World};
+pub use change_sabotage::ChangeSabotage;
 pub use etcd_audit::AuditSabotage;
 pub use etcd_passwords::hash_of;
 use etcd_runtime::EtcdRuntime;
@@ -128,6 +130,8 @@ pub struct MemberConfig {
     /// How long the member is without a leader before it serves reads to clients that accept
     /// read-only mode, in ms; `None` if it never does.
     pub read_only_after_ms: Option<u64>,
+    /// The settings for changes of the members; `None` if the member does not use level 5.
+    pub changes: Option<MemberChanges>,
     /// The limits of what clients may ask for at once.
     pub throttles: Throttles,
     /// Whether each sync takes at most 1 ms unless a fault slows it. If false, one sync in a
@@ -267,16 +271,16 @@ impl MemberConfig {
         interest: &Arc<WatchInterest>,
     ) -> EtcdFrontConfig {
         let id = FrontId(self.front_count + position);
-        let Served { cluster_id, member_id } = served;
+        let Served { cluster_id, member_id, .. } = served;
+        let shown_id = served.shown_id();
         EtcdFrontConfig {
             id,
             connection: ConnectionId(u64::from(id.0) << 48 | 1),
             is_alone: self.is_alone() || self.sabotage == Some(Sabotage::EtcdReadsUnconfirmed),
             cluster_id,
             member_id,
-            // No simulated run reaches level 5 yet.
-            shown_id: member_id,
-            own: OwnMember::default(),
+            shown_id,
+            own: OwnMember { changes: self.changes, ..OwnMember::default() },
             txn_ops_max: etcd::limits::TXN_OPS_MAX_DEFAULT,
             request_bytes_max: etcd::limits::REQUEST_BYTES_MAX_DEFAULT,
             piece_bytes: ETCD_PIECE_BYTES,
@@ -531,6 +535,9 @@ struct Seen {
     refused: Vec<MemberId>,
     /// Differences found by comparing digests.
     differences: Vec<Difference>,
+    /// The lists of servers that Loop told, each with whether this member was removed; those that
+    /// the simulation has not taken.
+    news: Vec<(Arc<machine::Servers>, bool)>,
     /// The level that the member has begun to announce; `None` once the simulation has taken it.
     raised: Option<Level>,
     /// The status of the replica after Loop's last turn.
@@ -538,8 +545,10 @@ struct Seen {
 }
 
 /// The cluster id and the member id in responses to etcd clients.
-fn served_by(origin: Origin) -> Served {
-    Served { cluster_id: 1, member_id: origin.member.0 }
+fn served_by(origin: Origin, machine: &Machine) -> Served {
+    let shown_id = machine.control().etcd_id_of(origin.member);
+    let server_id = Some(shown_id).filter(|id| *id != origin.member.0);
+    Served { cluster_id: 1, member_id: origin.member.0, server_id, is_last: false }
 }
 
 impl Times {
@@ -583,6 +592,7 @@ impl Seen {
             fetching: Vec::new(),
             refused: Vec::new(),
             differences: Vec::new(),
+            news: Vec::new(),
             raised: None,
             status,
         }
@@ -699,7 +709,8 @@ impl Server {
         let of_front = |id| ZkFrontConfig { id: FrontId(id), ..of_fronts.clone() };
         let runtime = |id| Runtime::new(of_front(id), world.now_us, clock);
         let runtimes = (0..config.front_count).map(runtime).collect();
-        let etcd_runtimes = config.etcd_runtimes((&apply, served_by(origin)), world.now_us, clock);
+        let served = served_by(origin, &recovered.machine);
+        let etcd_runtimes = config.etcd_runtimes((&apply, served), world.now_us, clock);
         let status = member.status();
         let mut server = Server {
             number: config.number,
@@ -849,9 +860,27 @@ impl Server {
         self.seen.raised.take()
     }
 
+    /// Takes the lists of servers that Loop told since the last call, each with whether this member
+    /// was removed.
+    pub fn take_news(&mut self) -> Vec<(Arc<machine::Servers>, bool)> {
+        core::mem::take(&mut self.seen.news)
+    }
+
+    /// Whether this member is the only voter, so that it needs no other member.
+    pub fn is_only_voter(&self) -> bool {
+        self.member.voters() == [self.origin.member.0]
+    }
+
+    /// The id of this member's server, if the level shows it to clients.
+    pub fn server_id(&self) -> Option<u64> {
+        let control = self.machine.control();
+        let id = control.servers().id_of(self.number as u64 + 1);
+        id.filter(|_| control.level().level >= Level::MEMBERS).map(|id| id.0)
+    }
+
     /// The cluster id and the member id in responses to etcd clients.
     pub fn served(&self) -> Served {
-        served_by(self.origin)
+        served_by(self.origin, &self.machine)
     }
 
     /// The level of the state, and the level that Loop knows.
@@ -908,6 +937,12 @@ impl Server {
     /// The member ids of the voters.
     pub fn voters(&self) -> Vec<u64> {
         self.member.voters()
+    }
+
+    /// Whether the membership is joint.
+    pub fn is_joint(&self) -> bool {
+        let newest = self.member.memberships().next_back();
+        newest.is_some_and(|(_, membership)| !membership.voters_outgoing.is_empty())
     }
 
     /// The member ids of the learners, which have the log and no vote.

@@ -19,10 +19,12 @@ mod hosts;
 mod levels;
 mod locks;
 mod machines;
+mod members;
 mod options;
 #[cfg(test)]
 mod play;
 mod raising;
+mod roster;
 mod summary;
 mod zk;
 
@@ -54,6 +56,7 @@ use hosts::{Hosts, machines};
 pub use levels::LevelCounts;
 use levels::Levels;
 use locks::Turns;
+use members::{Changes, ends_short, judge_changes};
 use options::ENSEMBLE_SEED;
 pub use options::{LaterOps, Options};
 pub use summary::Summary;
@@ -84,11 +87,11 @@ impl Simulation {
         }
         let cluster = Cluster {
             world: World::new(random.fork()),
-            hosts: Hosts::new(machines, more),
-            links: Links::new(options.member_count, apart.fork()),
+            hosts: Hosts::new(machines, more, options.member_count),
+            links: Links::new(options.host_count(), apart.fork()),
             zk,
             etcd: EtcdClients::new(options.etcd.as_ref()),
-            witness: Witness::new(options.looks_inside, disks),
+            witness: Witness::new(options.looks_inside, disks, options.changes.is_some()),
             levels: Levels::new(options.builds.clone()),
             options,
         };
@@ -103,7 +106,8 @@ impl Simulation {
         self.cluster.zk.begin_later_ops(self.cluster.options.later_ops);
         self.begin_asking();
         let begins_unborn = self.cluster.options.begins_unborn;
-        for member in 0..self.cluster.hosts.len() {
+        Changes::of(&mut self.cluster).plan_early_starts();
+        for member in 0..self.cluster.options.member_count {
             // The operator starts the servers at different times.
             let at_us = if begins_unborn { apart.magnitude(1, 5_000_000) } else { 0 };
             self.cluster.world.schedule(at_us, Event::Start { member });
@@ -141,10 +145,16 @@ impl Simulation {
                 self.note_trouble();
                 self.faults.pursue_deceit(&mut self.cluster, self.course.is_calm());
                 self.cluster.pursue_builds(self.course.is_calm());
+                Changes::of(&mut self.cluster).pursue_list(self.course.is_calm())?;
             }
             match self.course.phase() {
                 Phase::Faults => self.maybe_calm(),
-                Phase::Calm => self.maybe_last_words()?,
+                Phase::Calm => {
+                    let able_us = self.able_us();
+                    if Changes::of(&mut self.cluster).pursue_short(able_us)? {
+                        self.maybe_last_words()?;
+                    }
+                }
                 Phase::LastWords => {
                     if self.has_settled()? && !self.visit_others() && !self.ask_at_last()? {
                         match self.cluster.options.some_vanish {
@@ -185,6 +195,11 @@ impl Simulation {
             }
             Event::Start { member } => return cluster.start(member, is_calm),
             Event::Decide { life } => return cluster.decide(life),
+            Event::Begin { member } => return Changes::of(cluster).begin(member, is_calm),
+            Event::JoinLimit { life } => Changes::of(cluster).end_joining(life),
+            Event::EndRemoved { life } => Changes::of(cluster).end_removed(life),
+            Event::TakeAway { member } => Changes::of(cluster).take_away(member),
+            Event::Depart { member, number } => Changes::of(cluster).depart(member, number),
             Event::Leave { life, until_us } => cluster.leave(life, until_us, is_calm),
             Event::Frame { .. }
             | Event::Dial { .. }
@@ -272,12 +287,15 @@ impl Simulation {
 
     fn maybe_calm(&mut self) {
         let Cluster { options, world, zk, etcd, .. } = &self.cluster;
-        if world.now_us < options.faults_us && !(zk.are_idle() && etcd.are_idle()) {
+        let is_short = ends_short(&self.cluster);
+        let is_over = world.now_us >= options.faults_us || (zk.are_idle() && etcd.are_idle());
+        if !is_over && !is_short {
             return;
         }
         self.begin(Phase::Calm);
         self.faults.end_waiting();
         self.cluster.end_old_builds();
+        Changes::of(&mut self.cluster).take_all_away();
         for host in self.cluster.hosts.iter_mut() {
             host.hang_until(Disks::Both, 0);
             if let Some(server) = &mut host.server {
@@ -292,6 +310,16 @@ impl Simulation {
         }
         zk.change_all(world, Client::calm_down);
         etcd.calm_down(world);
+        if is_short {
+            Changes::of(&mut self.cluster).begin_short();
+        }
+    }
+
+    /// When the faults had stopped, with what they leave behind, in us.
+    fn able_us(&self) -> u64 {
+        let hosts = &self.cluster.hosts;
+        let paused_us = hosts.iter().map(|host| host.cpu.paused_until_us()).max().unwrap_or(0);
+        self.course.began_us().max(paused_us).max(hosts.quorum_held_us())
     }
 
     /// Checks that started servers and unfinished clients do not take too long, once the faults
@@ -299,13 +327,17 @@ impl Simulation {
     fn check_in_time(&self) -> Result<(), String> {
         let Cluster { world, hosts, zk, etcd, .. } = &self.cluster;
         let now_us = world.now_us;
-        let paused_us = hosts.iter().map(|host| host.cpu.paused_until_us()).max().unwrap_or(0);
-        let able_us = self.course.began_us().max(paused_us).max(hosts.quorum_held_us());
+        let able_us = self.able_us();
         let since_us = |began_us: u64| now_us - began_us.max(able_us).min(now_us);
         for (member, host) in hosts.iter().enumerate() {
+            if !hosts.is_in(member) {
+                continue;
+            }
             let unborn_us = host.unborn.as_ref().map(Unborn::started_us);
-            let server = host.server.as_ref().filter(|server| !server.is_ready());
+            let is_voter = hosts.is_voter(member);
+            let server = host.server.as_ref().filter(|server| is_voter && !server.is_ready());
             let waits_us = unborn_us.or(server.map(Server::started_us));
+            let waits_us = waits_us.map(|at_us| at_us.max(host.place.since_us));
             if waits_us.is_some_and(|at_us| since_us(at_us) > READY_US_MAX) {
                 let states = hosts.describe();
                 return Err(format!("started server {member} does not become ready: {states}"));
@@ -368,12 +400,12 @@ impl Simulation {
     /// it. Returns false once each client has visited each member.
     fn visit_others(&mut self) -> bool {
         let Cluster { world, hosts, zk, etcd, .. } = &mut self.cluster;
-        let member_count = hosts.len();
+        let members = hosts.serving();
         if !hosts.is_ensemble() {
             return false;
         }
-        let Some(round) = self.course.begin_visits(member_count) else { return false };
-        zk.visit(round, world, member_count);
+        let Some(round) = self.course.begin_visits(members.len()) else { return false };
+        zk.visit(round, world, &members);
         etcd.visit(round, world, hosts);
         true
     }
@@ -388,14 +420,16 @@ impl Simulation {
         }
         let there = zk.clients.iter().filter(|client| client.connection().is_some()).count();
         let mut connection_count = 0;
-        for host in hosts.iter() {
-            let Some(server) = host.server.as_ref().filter(|server| server.is_idle()) else {
+        for member in hosts.members_in() {
+            let server = hosts[member].server.as_ref();
+            let Some(server) = server.filter(|server| server.is_idle()) else {
                 return Ok(false);
             };
             connection_count += server.connection_count();
         }
         Ok(connection_count == there
-            && (!hosts.is_ensemble() || (hosts.do_agree() && hosts.do_all_vote())))
+            && (!hosts.is_ensemble()
+                || (hosts.do_agree() && hosts.do_all_vote() && !hosts.is_change_open())))
     }
 
     fn let_some_vanish(&mut self) {
@@ -439,13 +473,14 @@ impl Simulation {
         self.judge()?;
         self.cluster.check_levels()?;
         hosts.servers().try_for_each(Server::check_memory)?;
-        hosts.servers().try_for_each(Server::check_levels_of_fronts)?;
+        let check = Server::check_levels_of_fronts;
+        hosts.servers().filter(|server| server.is_open()).try_for_each(check)?;
         if hosts.is_any_wrong() {
             return Err("a state that was made wrong was found right".to_string());
         }
         self.begin(Phase::LastStart);
-        let members = 0..self.cluster.hosts.len();
-        members.for_each(|member| self.cluster.end_process(member, true));
+        let members = self.cluster.hosts.members_in();
+        members.into_iter().for_each(|member| self.cluster.end_process(member, true));
         Ok(digest)
     }
 
@@ -454,6 +489,7 @@ impl Simulation {
         let machines: Vec<_> = hosts.servers().map(Server::machine).collect();
         let verdict = check(&self.cluster.evidence(), &machines)?;
         self.judge_etcd(&machines)?;
+        judge_changes(&self.cluster)?;
         let gone = zk.clients.iter().filter(|client| client.is_gone()).map(Client::session);
         let settings = &options.member.options.spaces.zk;
         check_late_expiries(&verdict, gone, self.course.began_us(), settings.tick_ms)?;
@@ -489,6 +525,7 @@ impl Simulation {
         let machines = if is_known { machines } else { Vec::new() };
         let verdict = check(&self.cluster.evidence(), &machines)?;
         let etcd = self.judge_etcd(&machines)?;
+        let changes = judge_changes(&self.cluster)?;
         let LifeCounts { snapshots, turned_away_count } = hosts.life_counts();
         Ok(Summary {
             seed: options.seed,
@@ -505,6 +542,7 @@ impl Simulation {
             given_up: witness.check_given_up()?,
             members: hosts.counts,
             faults: self.faults.counts().clone(),
+            changes,
             levels: levels.counts(witness.levels.raised_us()),
             zk: zk.counts(&verdict, hosts.len()),
             etcd,

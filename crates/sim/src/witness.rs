@@ -9,10 +9,12 @@
 //! equal; and that levels rise by the rules (`levels`).
 
 pub mod audit;
+mod changes;
 mod etcd;
 pub mod etcd_v2;
 mod giving_up;
 pub mod levels;
+pub mod members;
 pub mod renewals;
 
 use std::collections::btree_map::Entry as Slot;
@@ -43,10 +45,14 @@ use self::etcd::{EtcdCalls, is_asked_for, op_of_part};
 use self::etcd_v2::V2Events;
 use crate::check::Trouble;
 use crate::disk::SimDisk;
+use crate::etcd_clients::changer::ChangeCall;
 use crate::etcd_clients::operator::Moved;
 use crate::limits::MOVED_LATE_US_MAX;
+use crate::member_changes::ChangeCounts;
+use changes::{ChangeJudge, ChangeLog, Ended};
 use giving_up::GivenUpCommands;
 use levels::Levels;
+use members::{MembersSeen, ShownIds};
 use renewals::Renewals;
 
 pub use giving_up::GivenUpCounts;
@@ -157,8 +163,6 @@ pub struct Witness {
     /// When and by which member each entry was proposed, by index and term.
     proposed: BTreeMap<(u64, u64), Proposed>,
     payloads: BTreeMap<(u64, u64), Bytes>,
-    /// The indexes at which some member's log had a change of the membership.
-    memberships: BTreeSet<u64>,
     /// The leader of each term: the number of the member, and the member id of its directory.
     leaders: BTreeMap<u64, (usize, MemberId)>,
     /// When each term was first seen to have a leader, in us.
@@ -177,6 +181,8 @@ pub struct Witness {
     given_up: GivenUpCommands,
     /// The levels that members claim to know, and those that entries raise to.
     pub levels: Levels,
+    /// The memberships, and the lists of servers.
+    pub members: MembersSeen,
     /// Which commands belong to which calls of etcd clients.
     pub etcd: EtcdCalls,
     /// The lease renewals that have reached leaders.
@@ -192,7 +198,7 @@ pub struct EtcdCommand {
     pub claimed: Claimed,
     /// When the entry of the command was proposed and handed over.
     pub times: Times,
-    /// The id of the member that submitted it.
+    /// The id of the member that submitted it, as etcd's clients see it.
     pub origin: u64,
     /// The term of the entry.
     pub term: u64,
@@ -202,7 +208,7 @@ pub struct EtcdCommand {
 
 impl Witness {
     /// The record of members with these disks that have done nothing yet.
-    pub fn new(looks_inside: bool, disks: Vec<SimDisk>) -> Witness {
+    pub fn new(looks_inside: bool, disks: Vec<SimDisk>, members_change: bool) -> Witness {
         Witness {
             looks_inside,
             seen: (0..disks.len())
@@ -214,7 +220,6 @@ impl Witness {
             entries: BTreeMap::new(),
             proposed: BTreeMap::new(),
             payloads: BTreeMap::new(),
-            memberships: BTreeSet::new(),
             leaders: BTreeMap::new(),
             led_since_us: BTreeMap::new(),
             digests: BTreeMap::new(),
@@ -223,6 +228,7 @@ impl Witness {
             configured: Vec::new(),
             given_up: GivenUpCommands::default(),
             levels: Levels::default(),
+            members: MembersSeen::new(members_change),
             etcd: EtcdCalls::default(),
             renewals: Renewals::default(),
             v2: V2Events::default(),
@@ -353,18 +359,28 @@ impl Witness {
         judged_us: u64,
         now_us: u64,
     ) -> Result<(), String> {
-        self.proposed.entry(at).or_insert(Proposed { member, judged_us, at_us: now_us });
+        let proposed = Proposed { member, judged_us, at_us: now_us };
+        let first = *self.proposed.entry(at).or_insert(proposed);
+        if self.members.is_watched && first.member != member {
+            self.members.copied.insert(at);
+        }
+        // A lone voter that ends before its term is durable leads in that term again. Nothing of
+        // what it proposed has left it.
+        if self.members.is_watched && !self.members.copied.contains(&at) {
+            self.payloads.insert(at, payload.clone());
+            self.proposed.insert(at, proposed);
+        }
         self.check_payload(at, payload)
     }
 
     /// An entry that changes the membership goes to the disk of a member.
     pub fn on_membership(&mut self, index: u64) {
-        self.memberships.insert(index);
+        self.members.changed_at.insert(index);
     }
 
     /// Whether a member's log may hold a change of the membership that the member has not applied.
     pub fn may_change_membership(&self, status: &Status) -> bool {
-        let mut behind = self.memberships.range(status.applied_index + 1..);
+        let mut behind = self.members.changed_at.range(status.applied_index + 1..);
         behind.next().is_some_and(|index| *index <= status.last_index)
     }
 
@@ -415,6 +431,7 @@ impl Witness {
         if !self.looks_inside || is_inside {
             return Ok(());
         }
+        self.members.on_state(machine)?;
         let digest = machine.digest();
         match *self.digests.entry(index.0).or_insert(digest) == digest {
             true => Ok(()),
@@ -517,7 +534,11 @@ impl Witness {
         }
         let has =
             |(member, disk): &(usize, SimDisk)| disk.has_synced(*index, payload).then_some(*member);
-        let synced = self.all_disks.iter().filter_map(has).collect::<BTreeSet<usize>>().len();
+        let synced: BTreeSet<usize> = self.all_disks.iter().filter_map(has).collect();
+        if self.members.is_watched {
+            return self.members.check_quorum(*index, &synced);
+        }
+        let synced = synced.len();
         match synced > self.disks.len() / 2 {
             true => Ok(()),
             false => Err(format!("entry {index} is applied, and on {synced} disks only")),
@@ -622,7 +643,7 @@ impl Witness {
             let next = self.leaders.range(term + 1..).next();
             let until_us = next.and_then(|(next, _)| self.led_since_us.get(next)).copied();
             let until_us = until_us.map_or(u64::MAX, |at_us| at_us + MOVED_LATE_US_MAX);
-            id.0 == target && since_us <= answered_us && until_us >= asked_us
+            self.members.is_shown_as(*id, target) && since_us <= answered_us && until_us >= asked_us
         };
         match self.leaders.iter().any(led) {
             true => Ok(()),
@@ -634,7 +655,7 @@ impl Witness {
     pub fn has_led(&self, id: u64, before_us: u64) -> bool {
         let led = |(term, (_, leader)): (&u64, &(usize, MemberId))| {
             let since_us = self.led_since_us.get(term).copied().unwrap_or(0);
-            leader.0 == id && since_us <= before_us
+            self.members.is_shown_as(*leader, id) && since_us <= before_us
         };
         self.leaders.iter().any(led)
     }
@@ -662,12 +683,35 @@ impl Witness {
     /// again; they skip a batch that is not the next of its origin.)
     pub fn order(&self) -> Result<(Vec<Committed>, Vec<Times>), String> {
         let (mut committed, mut times) = (Vec::new(), Vec::new());
+        let mut changes = ChangeLog::default();
         self.each_command(|handed, time_ms, batch, _, framed| {
-            committed.push(self.translate(batch.origin, time_ms, framed)?);
+            let ended = changes.on_command(&framed.command);
+            committed.push(match ended {
+                Some((_, Ended::Finished)) => Committed::ListChange,
+                _ => self.translate(batch.origin, time_ms, framed)?,
+            });
             times.push(handed.times());
             Ok(())
         })?;
         Ok((committed, times))
+    }
+
+    /// Judges the changes of the list of servers. `calls` are all calls that asked for one.
+    ///
+    /// # Errors
+    /// Like [`Witness::order`], or a list is not what the changes lead to, or a call was answered
+    /// otherwise than its change ended.
+    pub fn check_changes<'c>(
+        &self,
+        calls: impl Iterator<Item = &'c ChangeCall>,
+    ) -> Result<ChangeCounts, String> {
+        let mut judge = ChangeJudge::new(calls);
+        self.each_command(|handed, _, batch, position, framed| {
+            let leader = self.leaders.get(&handed.term).map(|(member, _)| *member as u64 + 1);
+            let call = || self.etcd.call_of(batch.origin, batch.sequence, position);
+            judge.on_command(&framed.command, (leader, handed.handed_us), &self.members, call)
+        })?;
+        judge.finish(&self.members)
     }
 
     /// The committed order of the commands that change etcd's keys.
@@ -681,12 +725,12 @@ impl Witness {
         let (mut ordinal, mut grants) = (0, BTreeMap::new());
         // A copy of the machine that decides about permissions, from the first change of users or
         // roles on.
-        let mut permits: Option<Machine> = None;
+        let (mut permits, mut ids): (Option<Machine>, _) = (None, ShownIds::new(&self.members));
         self.each_command(|handed, _, batch, position, framed| {
             ordinal += 1;
             let times = handed.times();
             let led_since_us = self.led_since_us.get(&handed.term).copied().unwrap_or(0);
-            let (term, origin) = (handed.term, batch.origin.member.0);
+            let (term, origin) = (handed.term, ids.next(batch.origin, &framed.command));
             let of = |claimed| EtcdCommand { claimed, times, origin, term, led_since_us };
             if let Some(claimed) = self.claim_of_space(batch, position, &framed.command)? {
                 order.push(of(claimed));
@@ -951,7 +995,9 @@ fn is_next(last_batches: &mut LastBatches, origin: Origin, sequence: u64) -> boo
 /// If the command makes the ensemble forget a member, forgets the last batch of that member, which
 /// would begin with its first batch again.
 fn forget(last_batches: &mut LastBatches, command: &Command<'_>) {
-    if let Command::Control(ControlCommand::Forget { member }) = command {
+    if let Command::Control(ControlCommand::Forget { member } | ControlCommand::Retire(member)) =
+        command
+    {
         last_batches.remove(&member.0);
     }
 }

@@ -145,6 +145,33 @@ pub enum Event {
         /// The token of the wake-up.
         token: u64,
     },
+    /// The machine of an added server is started for the first time.
+    Begin {
+        /// The number of the member.
+        member: usize,
+    },
+    /// A process that may only join an ensemble ends if it has not joined one.
+    JoinLimit {
+        /// Unique number of the process run.
+        life: u64,
+    },
+    /// A member that was removed ends.
+    EndRemoved {
+        /// Unique number of the process run.
+        life: u64,
+    },
+    /// An operator takes the machine of a removed server away.
+    TakeAway {
+        /// The number of the member.
+        member: usize,
+    },
+    /// The links between a member and a server that has left its list end.
+    Depart {
+        /// The number of the member.
+        member: usize,
+        /// The number of the server.
+        number: u64,
+    },
 }
 
 /// A hasher that adds its input to the trace. Formatting each event as text instead would take

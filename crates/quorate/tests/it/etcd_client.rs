@@ -73,7 +73,7 @@ impl OpsClient {
             }
             code => Err(CallRefused::Error(error_of(code, &answer.message))),
         };
-        let by = self.served().unwrap_or(Served { cluster_id: 0, member_id: 0 });
+        let by = self.served().unwrap_or(Served::new(0, 0));
         decode(op, &result, by).unwrap_or_else(|what| panic!("{what}"))
     }
 }
@@ -83,7 +83,7 @@ pub fn header_of(response: Bytes) -> Served {
     let response = pb::CompactionResponse::decode(response).expect("a response");
     let header = response.header.expect("a response has a header");
     assert!(header.cluster_id != 0 && header.member_id != 0, "{header:?}");
-    Served { cluster_id: header.cluster_id, member_id: header.member_id }
+    Served::new(header.cluster_id, header.member_id)
 }
 
 /// etcd's error with this code and text. Fails if there is none.

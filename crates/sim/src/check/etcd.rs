@@ -318,7 +318,7 @@ fn compare(machine: &Machine, verdict: &Verdict) -> Result<(), String> {
     let header = Header { cluster_id: 0, member_id: 0, raft_term: 0 };
     let response = Response::from_range(header, &found).to_vec();
     let asked = Op::Range(Range { key: vec![0], range_end: vec![0], ..Range::default() });
-    let served = Served { cluster_id: 0, member_id: 0 };
+    let served = Served::new(0, 0);
     let (found, expected) =
         (decode(&asked, &Ok(response), served)?, verdict.model.answer_at(&asked, view));
     match found == expected {

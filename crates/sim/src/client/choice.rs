@@ -42,12 +42,14 @@ impl Choice {
         self.is_obedient
     }
 
-    /// Chooses the member that the client tries next, of `member_count`; it may be the same again.
-    pub fn next(&mut self, member_count: usize, random: &mut Random) -> usize {
-        self.member_count = member_count;
+    /// Chooses the member that the client tries next, one of `members`; it may be the same again.
+    pub fn next(&mut self, members: &[usize], random: &mut Random) -> usize {
+        self.member_count = members.len();
         let is_free = !self.is_obedient && !self.is_visiting;
-        if member_count > 1 && is_free && !random.one_in(4) {
-            self.member = random.below(member_count as u64) as usize;
+        if members.len() > 1 && is_free && !random.one_in(4) {
+            self.member = *random.pick(members);
+        } else if !self.is_obedient && !members.contains(&self.member) {
+            self.member = members[0];
         }
         self.member
     }

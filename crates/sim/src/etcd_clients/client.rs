@@ -299,11 +299,13 @@ impl EtcdClient {
         )
     }
 
-    /// The member that the client tries next, of `member_count`; it may be the same again.
-    pub fn next_member(&mut self, member_count: usize) -> usize {
+    /// The member that the client tries next, one of `members`; it may be the same again.
+    pub fn next_member(&mut self, members: &[usize]) -> usize {
         let is_visiting = self.last_read != LastRead::NotYet;
-        if member_count > 1 && !is_visiting && !self.random.one_in(4) {
-            self.member = self.random.below(member_count as u64) as usize;
+        if members.len() > 1 && !is_visiting && !self.random.one_in(4) {
+            self.member = *self.random.pick(members);
+        } else if !members.contains(&self.member) {
+            self.member = members[0];
         }
         self.member
     }

@@ -174,6 +174,10 @@ pub struct EtcdConnection {
 pub struct EtcdNetwork {
     /// The connections, by number.
     pub connections: Vec<EtcdConnection>,
+    /// The id of each machine's server, by the machine's number, from level 5 on.
+    pub server_ids: BTreeMap<usize, u64>,
+    /// Whether all members have had the same state since before any response on its way was made.
+    pub is_last: bool,
     random: Random,
     /// The least one-way latency, in us.
     latency_us: u64,
@@ -185,7 +189,15 @@ impl EtcdNetwork {
     /// A network without connections.
     pub fn new(mut random: Random) -> EtcdNetwork {
         let latency_us = random.magnitude(20, 20_000);
-        EtcdNetwork { connections: Vec::new(), random, latency_us, posted: 0 }
+        let (connections, server_ids) = (Vec::new(), BTreeMap::new());
+        EtcdNetwork { connections, server_ids, is_last: false, random, latency_us, posted: 0 }
+    }
+
+    /// The ids in the responses on a connection that arrive now.
+    pub fn served(&self, number: usize) -> Served {
+        let connection = &self.connections[number];
+        let server_id = self.server_ids.get(&connection.member).copied();
+        Served { server_id, is_last: self.is_last, ..connection.served }
     }
 
     /// Connects a client to a running server process. Returns the number of the connection.

@@ -14,6 +14,7 @@ use member::fronts::etcd::{CallRefused, ClusterMethod, EtcdMethod};
 use workload::etcd::history::CallId;
 use workload::generate::Random;
 
+use super::changer::{CHANGES, Changer, ChangerConfig};
 use super::network::SentResult;
 use super::wire::{self, Served};
 
@@ -31,6 +32,8 @@ pub struct OperatorConfig {
     pub rest_us_max: u64,
     /// Whether the operator often asks for alarms and disarms them.
     pub disarms: bool,
+    /// How the operator changes members; `None` if members cannot be changed in the run.
+    pub changes: Option<ChangerConfig>,
 }
 
 /// A move of leadership that was answered as done.
@@ -114,6 +117,8 @@ pub struct Operator {
     /// member that gave it.
     hashes: BTreeMap<(i64, i64), (u32, u64)>,
     moves: Vec<Moved>,
+    /// Changes members; `None` if members cannot be changed in the run.
+    changer: Option<Changer>,
     /// Counts of its calls by their result.
     pub counts: OperatorCounts,
 }
@@ -134,6 +139,7 @@ impl Operator {
             hashed_revision: 0,
             hashes: BTreeMap::new(),
             moves: Vec::new(),
+            changer: config.changes.as_ref().map(Changer::new),
             counts: OperatorCounts::default(),
         }
     }
@@ -164,6 +170,11 @@ impl Operator {
         &self.moves
     }
 
+    /// The part that changes members; `None` if members cannot be changed in the run.
+    pub fn changer(&self) -> Option<&Changer> {
+        self.changer.as_ref()
+    }
+
     /// The next act of the client; `None` if nothing is due. The caller reports a call with
     /// [`Operator::on_sent`].
     pub fn poll(&mut self, now_us: u64) -> Option<OperatorAct> {
@@ -182,6 +193,10 @@ impl Operator {
     fn draw(&mut self) -> (EtcdMethod, Bytes) {
         let of = |method, message: Vec<u8>| (method, Bytes::from(message));
         let cluster = |method, message: Vec<u8>| of(EtcdMethod::Cluster(method), message);
+        let change = self.changer.as_mut().and_then(Changer::draw);
+        if let Some((method, request)) = change {
+            return (EtcdMethod::Cluster(method), request);
+        }
         let id = self.pick();
         if self.disarms && self.random.one_in(2) {
             let request = self.alarmed.pop().map(|member_id| pb::AlarmRequest {
@@ -241,6 +256,9 @@ impl Operator {
             }
             _ => 0,
         };
+        if let (Some(changer), EtcdMethod::Cluster(of)) = (&mut self.changer, method) {
+            changer.on_sent(id, (of, request), now_us);
+        }
         self.asked = Some(Asked { id, method, target, at_us: now_us });
     }
 
@@ -269,6 +287,13 @@ impl Operator {
     ) -> Result<(), String> {
         let Some(asked) = self.asked.take_if(|asked| asked.id == id) else { return Ok(()) };
         self.rest(now_us);
+        if let (Some(changer), EtcdMethod::Cluster(method)) = (&mut self.changer, asked.method)
+            && CHANGES.contains(&method)
+        {
+            return changer
+                .on_result(id, method, result, now_us)
+                .map_err(|why| format!("{method:?} at member {:x}: {why}", by.member_id));
+        }
         let took = match result {
             Ok(response) => self.on_response(asked, Bytes::copy_from_slice(response), by, now_us),
             Err(refused) => self.on_refused(asked.method, *refused),
@@ -342,6 +367,7 @@ impl Operator {
         if self.ids.is_empty() {
             return Err("there is no member".to_string());
         }
+        self.changer.iter_mut().for_each(|changer| changer.on_list(&response.members));
         check_unique(self.ids.iter().copied())
     }
 

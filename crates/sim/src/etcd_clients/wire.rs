@@ -25,6 +25,29 @@ pub struct Served {
     pub cluster_id: u64,
     /// The member id.
     pub member_id: u64,
+    /// The id of the member's server, which clients see from level 5 on; `None` if the state did
+    /// not have another id than the member's when it was last asked.
+    pub server_id: Option<u64>,
+    /// Whether all members have had the same state since before the response was made.
+    pub is_last: bool,
+}
+
+impl Served {
+    /// The ids of a member that clients see by its own id.
+    pub fn new(cluster_id: u64, member_id: u64) -> Served {
+        Served { cluster_id, member_id, server_id: None, is_last: false }
+    }
+
+    /// The id that clients see.
+    pub fn shown_id(self) -> u64 {
+        self.server_id.unwrap_or(self.member_id)
+    }
+
+    /// Whether a header may have this member id. Right after the level has risen, or after the
+    /// member was registered, a connection runtime may still show the member's own id.
+    fn may_show(self, id: u64) -> bool {
+        id == self.shown_id() || (!self.is_last && id == self.member_id)
+    }
 }
 
 /// The method of a call, and the bytes of its request.
@@ -292,14 +315,14 @@ pub(super) fn revision(
     header: Option<pb::ResponseHeader>,
     by: Option<Served>,
 ) -> Result<i64, String> {
-    let Some(Served { cluster_id, member_id }) = by else {
+    let Some(by) = by else {
         return Ok(header.map_or(0, |header| header.revision));
     };
     match header {
-        Some(header) if (header.cluster_id, header.member_id) == (cluster_id, member_id) => {
+        Some(header) if header.cluster_id == by.cluster_id && by.may_show(header.member_id) => {
             Ok(header.revision)
         }
-        header => Err(format!("{header:?} from member {member_id} of cluster {cluster_id}")),
+        header => Err(format!("{header:?} from {by:?}")),
     }
 }
 

@@ -13,6 +13,7 @@ use member::fronts::etcd::{
 };
 use member::message::{Delivery, FromApply, FrontId, LoopInput, Ticket, ToLoop};
 
+use super::change_sabotage::forge_answers;
 use super::etcd_sabotage::WatchSabotage;
 use super::etcd_steps::{Around, HttpSabotage, StepResult};
 use super::etcd_watches::Sent;
@@ -291,6 +292,9 @@ impl Server {
         let mut results: Vec<(Ticket, SentResult)> = results.collect();
         results.append(&mut cut);
         self.forge_etcd(front, &mut to_loop, &mut results, world);
+        if let Some(Sabotage::Changes(sabotage)) = self.conditions.sabotage {
+            forge_answers(sabotage, &to_loop, &mut results);
+        }
         self.push_loop(world, to_loop.into_iter().map(LoopInput::Front));
         for (ticket, result) in results {
             // A cancelled call needs no result.

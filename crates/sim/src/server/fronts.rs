@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use machine::{Level, Machine};
+use machine::{Level, Machine, MemberId};
 use member::TokenTimes;
 use member::fronts::zk::HeldBytes;
 use member::message::{FrontCounts, FrontId};
@@ -52,7 +52,11 @@ impl Fronts {
         let now_ms = |runtime: &EtcdRuntime| runtime.monotonic_ms(now_us, clock);
         let now_ms = self.etcd.first().map_or(0, now_ms);
         let token_times = Arc::new(TokenTimes::new(TOKEN_TTL_MS, now_ms));
-        self.etcd.iter_mut().for_each(|runtime| runtime.open(level, &token_times));
+        for runtime in &mut self.etcd {
+            let member = MemberId(runtime.config.member_id);
+            runtime.config.shown_id = machine.control().etcd_id_of(member);
+            runtime.open(level, &token_times);
+        }
         true
     }
 

@@ -1,5 +1,6 @@
 //! Deliberate mistakes of the shell, which show that the judges notice mistakes.
 
+use super::change_sabotage::ChangeSabotage;
 use super::etcd_audit::AuditSabotage;
 use super::etcd_sabotage::WatchSabotage;
 use super::etcd_steps::HttpSabotage;
@@ -101,4 +102,6 @@ pub enum Sabotage {
     EtcdHttp(HttpSabotage),
     /// Clients of etcd v2 are served wrongly.
     EtcdV2(V2Sabotage),
+    /// Changes of the members are made or answered wrongly.
+    Changes(ChangeSabotage),
 }

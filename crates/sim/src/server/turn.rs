@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use machine::{Level, MemberId, StatedLevel};
+use machine::{Level, MemberId, Servers, StatedLevel};
 use member::log_writer::LogInput;
 use member::message::{DiskJob, LoopInput, Submission, ToApply, ToLoop, Unavailable};
 use member::order::LoopOutput;
@@ -14,7 +14,8 @@ use member::{BadPeer, Hello, Role};
 use storage::datadir;
 use storage::record::{EntryKind, SnapshotPoint};
 
-use super::{Death, Lived, Sabotage, Server, disk_failed};
+use super::change_sabotage::forged_finish;
+use super::{ChangeSabotage, Death, Lived, Sabotage, Server, disk_failed};
 use crate::witness::Witness;
 use crate::witness::levels::raise_of;
 use crate::witness::renewals::{Asked, Leader};
@@ -41,6 +42,11 @@ impl Server {
     pub(super) fn run_loop(&mut self, world: &mut World, witness: &mut Witness) -> Lived {
         let since_us = *self.judged.waiting_since_us.get_or_insert(world.now_us);
         self.judged.refusing.begin_turn(self.disk.may_lack_room());
+        if self.has_change_sabotage(ChangeSabotage::FinishedBeforeVotesMoved)
+            && self.seen.status.role == Role::Leader
+        {
+            self.queues.to_loop.extend(forged_finish(&self.machine));
+        }
         let some = self.some_inputs(world);
         let is_time = self.advance_loop(world);
         let unheard_of = self.take_inputs(some, world, witness);
@@ -68,6 +74,7 @@ impl Server {
                 .map_err(Death::Bug)?;
         }
         self.give_disk(output.disk, since_us, world, witness)?;
+        self.judge_memberships(witness)?;
         self.give_apply(output.apply, world, witness)?;
         self.give_peers(output.peers, witness)?;
         if !output.snapshot.is_empty() {
@@ -89,6 +96,7 @@ impl Server {
         let unknown = output.unknown.map(|entry| Death::TooOld(entry.to_string()));
         let unreadable = output.unreadable.map(|entry| Death::Bug(entry.to_string()));
         unknown.or(unreadable).map_or(Ok(()), Err)?;
+        self.note_servers(output.servers, output.removed);
         if let Some(stated) = output.raised {
             self.tell_level(stated);
         }
@@ -100,6 +108,30 @@ impl Server {
         }
         self.wake_at(world, Actor::Loop, self.times.next_tick_us);
         Ok(())
+    }
+
+    fn has_change_sabotage(&self, sabotage: ChangeSabotage) -> bool {
+        self.conditions.sabotage == Some(Sabotage::Changes(sabotage))
+    }
+
+    /// Judges the memberships that Loop knows, and the votes of a leader.
+    fn judge_memberships(&self, witness: &mut Witness) -> Lived {
+        let members = &mut witness.members;
+        members.on_memberships(self.member.memberships()).map_err(Death::Bug)?;
+        let replica::Status { role, term, .. } = self.seen.status;
+        match role {
+            Role::Leader => {
+                let leader = (self.origin.member, term);
+                members.check_votes(leader, self.member.memberships()).map_err(Death::Bug)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes the list of servers that Loop tells, and whether this member was removed.
+    fn note_servers(&mut self, servers: Option<Arc<Servers>>, is_removed: bool) {
+        let is_ignored = self.has_change_sabotage(ChangeSabotage::RemovalIgnored);
+        self.seen.news.extend(servers.map(|servers| (servers, is_removed && !is_ignored)));
     }
 
     /// If Loop asks for it, lets the log release the entries that a durable snapshot covers.
@@ -338,6 +370,10 @@ impl Server {
         for mut job in jobs {
             let changes = job.entries.iter().filter(|it| it.kind == EntryKind::MembershipChange);
             changes.for_each(|entry| witness.on_membership(entry.index));
+            if let Some(hard_state) = job.hard_state {
+                let (term, vote) = (hard_state.term, hard_state.vote);
+                witness.members.on_vote(self.origin.member, term, vote);
+            }
             for entry in job.entries.iter().filter(|entry| !entry.payload.is_empty()) {
                 self.disk.announce(entry.index, &entry.payload);
                 let at = (entry.index, entry.term);

@@ -12,7 +12,9 @@ use super::cpu::Stutter;
 use super::host::{Deceives, Host};
 use super::hosts::Hosts;
 use super::levels::{Levels, check_left_alone};
+use super::members::{Changes, may_link};
 use super::options::Options;
+use super::roster::Standing;
 use super::zk::ZkClients;
 use crate::check::Evidence;
 use crate::etcd_clients::EtcdClients;
@@ -74,11 +76,12 @@ impl Cluster {
                 told.into_iter().for_each(|told| self.tell(told));
             }
             Event::Dial { link } => {
+                let may_link = may_link(self, self.links.pair(link));
                 let hosts = &self.hosts;
                 let now_us = self.world.now_us;
                 let hello = |member: usize| {
                     let host: &Host = &hosts[member];
-                    host.hello().filter(|_| host.is_awake(now_us)).cloned()
+                    host.hello().filter(|_| may_link && host.is_awake(now_us)).cloned()
                 };
                 let told = self.links.dial(&mut self.world, link, hello);
                 let level = self.witness.levels.level();
@@ -178,6 +181,9 @@ impl Cluster {
             }
         }
         let differences = server.take_differences();
+        let news = server.take_news();
+        let server_id = server.server_id();
+        server_id.into_iter().for_each(|id| _ = self.etcd.network.server_ids.insert(member, id));
         let raised = server.take_raised();
         raised.into_iter().for_each(|it| self.links.on_level(&mut self.world, member, it));
         let refused = server.take_refused();
@@ -185,6 +191,9 @@ impl Cluster {
             if let Some(from) = self.hosts.position(from) {
                 self.links.break_off(&mut self.world, Pair { from, to: member });
             }
+        }
+        for (servers, is_removed) in news {
+            Changes::of(self).on_news(member, &servers, is_removed);
         }
         if at != was_at && self.hosts.is_ensemble() {
             self.say(Some(member), || format!("{:?} in term {}", at.0, at.1));
@@ -217,7 +226,7 @@ impl Cluster {
     /// reason.
     fn on_condemned(&mut self, member: usize, why: Condemned) -> Result<(), String> {
         // A member may find that the others have removed it while another machine had its place.
-        let has_other = self.hosts[member].other.is_some();
+        let has_other = self.hosts[member].other.is_some() || !self.hosts.is_in(member);
         let is_explained = match (why, self.hosts[member].deceives) {
             (Condemned::Forgotten, _) => has_other,
             (
@@ -326,7 +335,12 @@ impl Cluster {
     /// replay of the log may take long.
     pub fn start(&mut self, member: usize, is_calm: bool) -> Result<(), String> {
         let host = &self.hosts[member];
-        if host.is_there() || host.is_left_down {
+        let is_begun = host.place.standing == Standing::Begun;
+        if host.is_there()
+            || host.is_left_down
+            || !is_begun
+            || !Changes::of(self).prepare_start(member)
+        {
             return Ok(());
         }
         self.hosts.begin_life(member);
@@ -371,6 +385,7 @@ impl Cluster {
                     it.say(Some(member), || "the process is started, unborn".to_string());
                     it.hosts[member].unborn = Some(*unborn);
                     it.links.on_start(&mut it.world, member);
+                    Changes::of(it).plan_join_limit(member);
                 })
             }
             Err(Death::TooOld(what)) => self.on_too_old_start(member, before, &what),
@@ -387,6 +402,7 @@ impl Cluster {
         };
         let level_max = self.hosts[member].level_max();
         self.witness.levels.on_life(id, level_max);
+        self.witness.members.on_life(id, member);
         if self.levels.are_builds_mixed() {
             self.say(Some(member), || format!("its build knows levels up to {level_max}"));
         }
@@ -501,6 +517,8 @@ impl Cluster {
         let host = &mut self.hosts[member];
         host.unborn = None;
         if let Some(server) = host.server.take() {
+            self.hosts.list.counts.died_joining +=
+                usize::from(self.hosts[member].place.is_added && !server.is_ready());
             self.witness.etcd.on_process_end(server.origin(), self.world.now_us);
             self.hosts.on_end(&server);
         }

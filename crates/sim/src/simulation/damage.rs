@@ -55,6 +55,10 @@ impl Cluster {
     /// Flips bits of a file while the process of a member uses it. Undoes that if a start would not
     /// find the directory corrupt. Returns whether the damage was kept.
     pub fn rot_running(&mut self, member: usize, disks: Disks) -> bool {
+        // Unnoticed, the damaged directory could become that of the only voter.
+        if self.hosts.are_members_changing() {
+            return false;
+        }
         let Some(id) = self.hosts[member].member() else { return false };
         if self.hosts[member].lost.is_some() || !self.hosts.may_lose(member, &self.witness) {
             return false;

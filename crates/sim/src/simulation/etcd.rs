@@ -196,7 +196,7 @@ impl EtcdClients {
     fn let_read(&mut self, number: usize, world: &mut World) -> Result<(), String> {
         let EtcdClients { clients, network, history } = self;
         let connection = &network.connections[number];
-        let (client, by) = (connection.client, connection.served);
+        let (client, by) = (connection.client, network.served(number));
         if clients[client].connection() == Some(number) {
             clients[client].on_arrival(by, world, network, history)?;
             self.wake(client, world);
@@ -214,7 +214,7 @@ impl EtcdClients {
     }
 
     fn connect(&mut self, client: usize, world: &World, hosts: &mut Hosts, is_last: bool) {
-        let member = self.clients[client].next_member(hosts.len());
+        let member = self.clients[client].next_member(&hosts.present());
         let server = hosts[member].server.as_mut();
         let EtcdClients { clients, network, history } = self;
         let Some(server) = server.filter(|server| server.is_open() && !is_last) else {
@@ -294,8 +294,10 @@ impl EtcdClients {
         // No client changes keys any more.
         let revisions = hosts.servers().map(|server| server.machine().etcd().revision());
         let revision = revisions.max().unwrap_or(0);
+        let members = hosts.serving();
+        self.network.is_last = round > 0;
         for client in 0..self.clients.len() {
-            let member = (client + round) % hosts.len();
+            let member = members[(client + round) % members.len()];
             let EtcdClients { clients, network, history } = self;
             clients[client].visit((member, revision), world, network, history);
             self.wake(client, world);

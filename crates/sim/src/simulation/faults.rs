@@ -119,6 +119,8 @@ impl Faults {
             }
             Fault::OldCopy => self.waiting = Some((whom, Deceit::OldCopy)),
             Fault::TornTail => self.waiting = Some((whom, Deceit::TornTail)),
+            // Too few members may be left to find it out.
+            Fault::WrongState if cluster.hosts.are_members_changing() => {}
             Fault::WrongState => self.waiting = Some((whom, Deceit::WrongState)),
             Fault::HandOver { to } => {
                 let to = to.and_then(|to| cluster.hosts[to].member());

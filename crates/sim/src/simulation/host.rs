@@ -9,6 +9,7 @@ use member::membership::hello::Known;
 use storage::fault_disk::FaultDisk;
 
 use super::cpu::Cpu;
+use super::roster::{Numbers, Place, Standing};
 use crate::check::Trouble;
 use crate::disk::SimDisk;
 use crate::fault::Disks;
@@ -96,6 +97,8 @@ pub(super) struct Host {
     pub copy: Option<(MemberId, FaultDisk)>,
     /// Which build the next start should have.
     pub build: NextBuild,
+    /// Whether the machine is one of the ensemble, and which servers its process knows.
+    pub place: Place,
 }
 
 impl Host {
@@ -119,6 +122,7 @@ impl Host {
             other: None,
             copy: None,
             build: NextBuild::default(),
+            place: Place::new(Standing::Begun, Numbers::new()),
         }
     }
 
@@ -285,7 +289,7 @@ impl Host {
         let (status, machine) = (server.status(), server.machine());
         format!(
             "member {} of {:?} and {:?}, ready {}, idle {}, {:?} in term {} of {:?}, applied {} of {} of {}, \
-             zxid {}, fetches {:?} from {:?}, work {}",
+             zxid {}, fetches {:?} from {:?}, change {:?}, reaches {:?}, work {}",
             server.hello().member.0,
             server.voters(),
             server.learners(),
@@ -300,6 +304,8 @@ impl Host {
             machine.mark().zxid.0,
             server.fetching().last(),
             server.fetches_from(),
+            machine.control().servers().open_change(),
+            self.place.reaches,
             server.describe_work()
         )
     }

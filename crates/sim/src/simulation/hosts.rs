@@ -13,6 +13,7 @@ use workload::generate::Random;
 
 use super::host::{Deceives, Host};
 use super::options::Options;
+use super::roster::{Place, Roster, Standing};
 use crate::disk::SimDisk;
 use crate::fault::Whom;
 use crate::limits::{CLOCK_PPM_MAX, HARM_LASTS_US, HONEST_US_MIN, USUAL_SYNC_US_MAX};
@@ -43,6 +44,8 @@ pub(super) struct Hosts {
     machines: Vec<Host>,
     /// How many process runs and times without a process there have been, for their numbers.
     lives: u64,
+    /// The newest list of servers, and counts of its changes.
+    pub list: Roster,
     /// The counts of all process runs that have ended.
     ended: LifeCounts,
     /// The generator for changes of the configuration; `None` if the run does not change those
@@ -69,9 +72,11 @@ impl DerefMut for Hosts {
 impl Hosts {
     /// Machines on which no process has run. `more` is the generator for changes of the
     /// configuration; `None` if the run does not change those settings.
-    pub fn new(machines: Vec<Host>, more: Option<Random>) -> Hosts {
+    /// The ensemble begins with the first `begin_count` machines.
+    pub fn new(machines: Vec<Host>, more: Option<Random>, begin_count: usize) -> Hosts {
         Hosts {
             machines,
+            list: Roster::new(begin_count),
             lives: 0,
             ended: LifeCounts::default(),
             more,
@@ -120,14 +125,17 @@ impl Hosts {
 
     // Presence and leadership.
 
-    /// The running processes whose directory is born.
+    /// The running processes of listed servers whose directory is born.
     pub fn servers(&self) -> impl Iterator<Item = &Server> {
-        self.iter().filter_map(|host| host.server.as_ref())
+        let members = (0..self.len()).filter(|member| self.is_in(*member));
+        members.filter_map(|member| self[member].server.as_ref())
     }
 
     /// Whether all members are ready.
     pub fn are_ready(&self) -> bool {
-        self.iter().all(|host| host.server.as_ref().is_some_and(Server::is_ready))
+        let is_ready = |member: usize| self[member].server.as_ref().is_some_and(Server::is_ready);
+        let is_there = |member: usize| self[member].server.is_some();
+        self.members_in().into_iter().all(|it| is_ready(it) || (!self.is_voter(it) && is_there(it)))
     }
 
     /// A description of all members, as text for people.
@@ -143,9 +151,12 @@ impl Hosts {
 
     /// The members that a fault strikes.
     pub fn resolve(&self, whom: Whom) -> Vec<usize> {
-        let all = 0..self.len();
+        let all = self.present().into_iter();
         match whom {
-            Whom::Members(mask) => all.filter(|member| mask >> member & 1 == 1).collect(),
+            Whom::Members(mask) => {
+                let struck = all.enumerate().filter(|(position, _)| mask >> position & 1 == 1);
+                struck.map(|(_, member)| member).collect()
+            }
             Whom::Leader => self.leaders(),
             Whom::Follower => {
                 let leaders = self.leaders();
@@ -188,19 +199,31 @@ impl Hosts {
 
     // Health.
 
-    /// Whether every server runs and is a voter, and no other member is.
+    /// Whether every server runs, every server that is to vote is a voter, and no other member is.
     pub fn do_all_vote(&self) -> bool {
-        let mut ids: Vec<u64> = self.servers().map(|server| server.hello().member.0).collect();
-        ids.sort_unstable();
-        ids.len() == self.len() && self.servers().all(|server| server.voters() == ids)
+        let all = self.members_in();
+        let ids = |are_voters: bool| {
+            let of_role = all.iter().filter(|member| self.is_voter(**member) == are_voters);
+            let servers = of_role.filter_map(|member| self[*member].server.as_ref());
+            let mut ids: Vec<u64> = servers.map(|server| server.hello().member.0).collect();
+            ids.sort_unstable();
+            ids
+        };
+        let (voters, learners) = (ids(true), ids(false));
+        voters.len() + learners.len() == all.len()
+            && self.servers().all(|server| server.voters() == voters)
+            && (!self.are_members_changing()
+                || self.servers().all(|server| server.learners() == learners))
     }
 
     /// Whether all running members have the same leader and the same state, and are ready.
     pub fn do_agree(&self) -> bool {
-        let mut views = self.servers().map(|server| {
+        let there = self.members_in().into_iter();
+        let servers = there.filter_map(|member| Some((member, self[member].server.as_ref()?)));
+        let mut views = servers.map(|(member, server)| {
             let (status, machine) = (server.status(), server.machine());
             let state = (machine.index(), machine.mark(), machine.digest());
-            (server.is_ready(), status.term, status.leader, state)
+            (server.is_ready() || !self.is_voter(member), status.term, status.leader, state)
         });
         let first = views.next();
         first.is_some_and(|(is_ready, _, leader, ..)| is_ready && leader.is_some())
@@ -209,19 +232,20 @@ impl Hosts {
 
     /// Whether no fault affects any member, disk or link, and all members vote.
     pub fn are_all_well(&self, links: &Links, now_us: u64) -> bool {
-        let is_well = |host: &Host| {
+        let is_well = |member: usize| {
+            let host = &self[member];
             let is_there = host.is_awake(now_us)
                 && host.server.as_ref().is_some_and(|server| {
                     // A sync that began while the disk was slow may take seconds more.
                     server.is_disk_done(now_us + USUAL_SYNC_US_MAX)
-                        && server.is_ready()
+                        && (server.is_ready() || !self.is_voter(member))
                         && server.status().transferring_to.is_none()
                 });
             host.is_treated_well(now_us) && is_there && host.lost.is_none()
         };
-        let hosts = 0..self.len();
+        let hosts = self.members_in().into_iter();
         let pairs = hosts.clone().flat_map(|from| hosts.clone().map(move |to| Pair { from, to }));
-        self.iter().all(is_well)
+        hosts.clone().all(is_well)
             && pairs.filter(|pair| pair.from != pair.to).all(|pair| links.is_good(pair))
             && self.do_all_vote()
     }
@@ -230,10 +254,11 @@ impl Hosts {
     /// the faults stopped lasts as long as planned.
     pub fn quorum_held_us(&self) -> u64 {
         let serves = |host: &&Host| host.server.as_ref().is_some_and(Server::is_ready);
-        let serving = self.iter().filter(serves);
+        let members = self.members_in();
+        let serving = members.iter().map(|member| &self[*member]).filter(serves);
         let mut held_us: Vec<u64> = serving.map(Host::held_until_us).collect();
         held_us.sort_unstable();
-        held_us.get(self.len() / 2).or(held_us.last()).copied().unwrap_or(0)
+        held_us.get(members.len() / 2).or(held_us.last()).copied().unwrap_or(0)
     }
 
     /// When the last hang of any disk ends, in us.
@@ -264,17 +289,27 @@ impl Hosts {
                 true => was_good(leader),
                 // A leader checks with a quorum whether it still leads.
                 false => {
-                    let others = (0..self.len()).filter(|other| *other != member);
-                    others.filter(|other| was_good(*other)).count() >= self.len() / 2
+                    let others = self.voters_of(server).filter(|other| *other != member);
+                    others.filter(|other| was_good(*other)).count() >= server.voters().len() / 2
                 }
             };
             let is_well = server.is_ready() && host.is_awake(now_us) && is_near;
             (is_well, is_led && links.were_slow(member, leader, since_us))
         };
-        let looks: Vec<(bool, bool)> = (0..self.len()).map(look).collect();
-        for (number, (host, (is_well, is_far))) in self.iter_mut().zip(looks).enumerate() {
-            host.note_trouble((is_well, is_far), links.is_cut_off(number), now_us);
+        let present = self.present();
+        let looks: Vec<(bool, bool)> = present.iter().map(|member| look(*member)).collect();
+        for (number, (is_well, is_far)) in present.into_iter().zip(looks) {
+            let is_alone = self[number].server.as_ref().is_some_and(Server::is_only_voter);
+            let is_cut_off = links.is_cut_off(number) && !is_alone;
+            self[number].note_trouble((is_well, is_far), is_cut_off, now_us);
         }
+    }
+
+    /// The machines of a member's voters.
+    fn voters_of(&self, server: &Server) -> impl Iterator<Item = usize> {
+        let voters = server.voters();
+        let has_vote = move |host: &Host| host.member().is_some_and(|id| voters.contains(&id.0));
+        self.iter().enumerate().filter(move |(_, host)| has_vote(host)).map(|(number, _)| number)
     }
 
     // Losses.
@@ -283,6 +318,9 @@ impl Hosts {
     /// an ensemble of one.
     pub fn may_lose(&mut self, member: usize, witness: &Witness) -> bool {
         self.note_replaced(witness);
+        if self.are_members_changing() {
+            return self.may_lose_amid_changes(member, witness);
+        }
         // If any majority may begin an ensemble, members without a vote yet could begin a second
         // one.
         let may_begin = self[member].config.attendance != Attendance::All;
@@ -310,6 +348,9 @@ impl Hosts {
     fn is_replaced(&self, member: usize, witness: &Witness) -> bool {
         let host = &self[member];
         let id = host.member().filter(|id| host.lost != Some(*id));
+        if self.are_members_changing() {
+            return self.is_replaced_amid_changes(member, witness);
+        }
         let Some(id) = id else { return false };
         // A lost member that is a learner might become a voter again, and then its vote might be
         // needed.
@@ -410,20 +451,26 @@ fn server_list(count: u64) -> ServerList {
 
 /// Creates the machines of all members. The first machine gets `disk`.
 pub(super) fn machines(options: &Options, disk: SimDisk, mut random: Random) -> Vec<Host> {
-    if options.member_count == 1 {
+    if options.host_count() == 1 {
         return vec![Host::new(options.member.clone(), disk, Clock::default())];
     }
-    let mut secret = || {
+    let draw_secret = |random: &mut Random| {
         let mut secret = [0; 32];
         secret.fill_with(|| random.bits() as u8);
         secret
     };
-    let mut secrets: Vec<[u8; 32]> = (0..options.member_count).map(|_| secret()).collect();
+    let mut secrets: Vec<[u8; 32]> =
+        (0..options.member_count).map(|_| draw_secret(&mut random)).collect();
     secrets.sort_unstable_by_key(|secret| draw_ids(secret).1);
+    let begin_count = options.member_count;
     let ensemble: Vec<u64> = secrets.iter().map(|secret| draw_ids(secret).1.0).collect();
     let mut disks = vec![disk];
     disks.resize_with(options.member_count, || SimDisk::new(random.bits(), options.syncs_lie));
     let birth = Birth { cluster_id: 1, voters: ensemble };
+    for _ in begin_count..options.host_count() {
+        secrets.push(draw_secret(&mut random));
+        disks.push(SimDisk::new(random.bits(), options.syncs_lie));
+    }
     let mut machines = Vec::new();
     for (number, disk) in disks.into_iter().enumerate() {
         let clock = Clock {
@@ -432,12 +479,16 @@ pub(super) fn machines(options: &Options, disk: SimDisk, mut random: Random) -> 
             monotonic_offset_us: 0,
         };
         let secret = secrets[number];
-        let servers = (1..=options.member_count as u64).collect();
-        let birth = (!options.begins_unborn).then(|| birth.clone());
+        let servers: Vec<u64> = (1..=begin_count as u64).collect();
+        let is_first = number < begin_count;
+        let standing = if is_first { Standing::Begun } else { Standing::Spare };
+        let place = Place::new(standing, servers.iter().copied().collect());
+        let birth = (!options.begins_unborn && is_first).then(|| birth.clone());
         let config = MemberConfig { number, servers, birth, secret, ..options.member.clone() };
         let mut host = Host::new(config, disk, clock);
         host.config.options.order.server = number as u64 + 1;
         host.config.options.order.servers = server_list(options.member_count as u64);
+        host.place = place;
         machines.push(host);
     }
     machines

@@ -20,6 +20,7 @@ use crate::limits::{
     FRAME_BYTES_MAX, MEMBERS_MAX, RAFT_TICK_ALONE_MS, RAFT_TICK_MS, READ_ONLY_AFTER_MS,
     READ_ONLY_OPS, READ_ONLY_THINK_US,
 };
+use crate::member_changes::{ChangeLoad, HOSTS_MAX};
 use crate::server::{MemberConfig, Throttles};
 
 /// XORed into a seed to draw whether clients use containers, znodes with a time to live and quotas.
@@ -128,6 +129,8 @@ pub struct Options {
     /// The builds of an ensemble whose servers run different builds; `None` if all run one build
     /// that knows the released levels.
     pub builds: Option<Builds>,
+    /// How etcd's clients change the members; `None` if they do not.
+    pub changes: Option<ChangeLoad>,
     /// Whether some clients vanish at the end, to check that their sessions expire.
     pub some_vanish: bool,
     /// Whether the judges also check what members do inside, and not only what clients see.
@@ -164,6 +167,7 @@ impl Options {
             later_ops: LaterOps::draw(seed),
             etcd: EtcdLoad::draw(seed),
             builds: None,
+            changes: None,
             member,
             clients,
             begins_unborn: false,
@@ -226,6 +230,9 @@ impl Options {
                 false => QUIET_TIMEOUT_MS_MIN,
             };
         options.builds = Builds::draw(seed, member_count);
+        if options.builds.is_none() && options.etcd.is_some() {
+            options.changes = ChangeLoad::draw(seed);
+        }
         options
     }
 
@@ -239,6 +246,24 @@ impl Options {
             self.serve_reads_only(Random::new(seed ^ READ_ONLY_SEED));
         }
         self.prepare_for_etcd();
+        self.prepare_for_changes();
+    }
+
+    /// The number of machines: each member's, and those of servers that may be added.
+    pub(super) fn host_count(&self) -> usize {
+        if self.changes.is_some() { HOSTS_MAX } else { self.member_count }
+    }
+
+    /// Makes the members know level 5, and adds the clients that change the members.
+    fn prepare_for_changes(&mut self) {
+        let Some(load) = &mut self.etcd else {
+            self.changes = None;
+            return;
+        };
+        let Some(changes) = &self.changes else { return };
+        changes.add_operators(load);
+        self.member.changes = Some(changes.rules);
+        self.member.options.order.known = Known::up_to(Level::MEMBERS);
     }
 
     /// Configures the members for the etcd clients, or removes these clients if an operator may
@@ -334,6 +359,7 @@ fn draw_member(
         room_bytes_min: segment_bytes * random.between(1, 3) / 4,
         mail_max: random.magnitude(1, 64) as usize,
         frame_bytes_max: FRAME_BYTES_MAX,
+        changes: None,
         throttles: Throttles::default(),
         syncs_are_even: false,
         sabotage: None,

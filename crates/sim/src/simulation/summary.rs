@@ -1,6 +1,7 @@
 //! The summary of a run: counts from all its parts, put together at the end.
 
 use super::{EtcdCounts, FaultCounts, LevelCounts, MemberCounts, ZkCounts};
+use crate::member_changes::ChangeCounts;
 use crate::server::SnapshotCounts;
 use crate::witness::GivenUpCounts;
 
@@ -33,6 +34,8 @@ pub struct Summary {
     pub given_up: GivenUpCounts,
     /// Counts of what happened to processes and directories.
     pub members: MemberCounts,
+    /// Counts of the changes of members.
+    pub changes: ChangeCounts,
     /// The faults that came.
     pub faults: FaultCounts,
     /// Counts of what happened to builds and levels.

@@ -203,7 +203,7 @@ impl ZkClients {
     ) -> Option<usize> {
         let ZkClients { clients, network, history } = self;
         let (number, client) = (client, &mut clients[client]);
-        let member = client.next_member(hosts.len());
+        let member = client.next_member(&hosts.present());
         let server = hosts[member].server.as_mut();
         let Some(server) = server.filter(|server| server.is_open() && !is_last) else {
             client.on_refused(world.now_us);
@@ -245,9 +245,9 @@ impl ZkClients {
     }
 
     /// Starts round `round` of visits: each client goes to another member, which must answer it.
-    pub fn visit(&mut self, round: usize, world: &mut World, member_count: usize) {
+    pub fn visit(&mut self, round: usize, world: &mut World, members: &[usize]) {
         for client in 0..self.clients.len() {
-            let member = (client + round) % member_count;
+            let member = members[(client + round) % members.len()];
             self.clients[client].visit(member, world, &mut self.network);
             self.wake(client, world);
         }

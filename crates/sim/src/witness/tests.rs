@@ -31,7 +31,7 @@ fn unsynced() -> SimDisk {
 }
 
 fn witness(disks: &[SimDisk]) -> Witness {
-    Witness::new(true, disks.to_vec())
+    Witness::new(true, disks.to_vec(), false)
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn clients_can_attach_while_the_member_is_ready_and_its_disk_is_not_full() {
 #[test]
 fn a_machine_that_comes_back_has_renewed_nothing_meanwhile() {
     let old = SimDisk::new(1, false);
-    let mut witness = Witness::new(true, vec![old.clone()]);
+    let mut witness = Witness::new(true, vec![old.clone()], false);
     witness.on_ready(0, 0, 10).unwrap();
     witness.on_machine(0, SimDisk::new(2, false), false, 20);
     assert!(witness.is_shut_between(0, 20, 29));
@@ -233,7 +233,7 @@ fn a_machine_that_comes_back_has_renewed_nothing_meanwhile() {
 
 /// Checks a log of entries, each with the level that it states and the levels to which it raises.
 fn levelled(entries: &[(Level, &[Level])]) -> Result<Level, String> {
-    let mut witness = Witness::new(false, vec![SimDisk::new(1, false)]);
+    let mut witness = Witness::new(false, vec![SimDisk::new(1, false)], false);
     let nobody = encode_identities([].into_iter());
     let origin = Origin { member: MemberId(1), boot: BootId(1) };
     let mut sequence = 0;
@@ -265,4 +265,47 @@ fn the_level_rises_only_and_no_entry_states_one_above_it() {
     assert!(levelled(&[(old, &[new])]).is_err(), "a raise that does not say so");
     assert!(levelled(&[(new, &[new]), (new, &[new])]).is_err(), "twice");
     assert!(levelled(&[(new, &[new]), (old, &[old])]).is_err(), "back");
+}
+
+fn membership(voters: &[u64], voters_outgoing: &[u64]) -> storage::wal::Membership {
+    storage::wal::Membership {
+        voters: voters.to_vec(),
+        voters_outgoing: voters_outgoing.to_vec(),
+        ..storage::wal::Membership::default()
+    }
+}
+
+#[test]
+fn a_leader_needs_the_votes_of_its_own_membership() {
+    let is_elected = |votes: &[u64], membership: storage::wal::Membership| {
+        let mut members = members::MembersSeen::new(true);
+        votes.iter().for_each(|voter| members.on_vote(MemberId(*voter), 5, 1));
+        let known = [(1, membership)];
+        let known = known.iter().map(|(from, membership)| (*from, membership));
+        members.check_votes((MemberId(1), 5), known).is_ok()
+    };
+    assert!(is_elected(&[1, 2], membership(&[1, 2, 3], &[])));
+    assert!(!is_elected(&[1], membership(&[1, 2, 3], &[])));
+    // A member outside does not count.
+    assert!(!is_elected(&[1, 4], membership(&[1, 2, 3], &[])));
+    // A joint membership needs both halves.
+    assert!(!is_elected(&[1, 4, 5], membership(&[1, 4, 5], &[1, 2, 3])));
+    assert!(is_elected(&[1, 2, 4], membership(&[1, 4, 5], &[1, 2, 3])));
+}
+
+#[test]
+fn an_entry_needs_the_disks_of_a_quorum_of_its_membership() {
+    let is_durable = |synced: &[usize], last: storage::wal::Membership| {
+        let mut members = members::MembersSeen::new(true);
+        (1..=5).for_each(|member| members.on_life(MemberId(member), member as usize - 1));
+        let known = [(1, membership(&[1, 2, 3], &[])), (10, last.clone()), (20, last)];
+        let known = known.iter().map(|(from, membership)| (*from, membership));
+        members.on_memberships(known).unwrap();
+        members.check_quorum(30, &synced.iter().copied().collect()).is_ok()
+    };
+    assert!(is_durable(&[0, 1], membership(&[1, 2, 3], &[])));
+    assert!(!is_durable(&[0], membership(&[1, 2, 3], &[])));
+    assert!(!is_durable(&[0, 1], membership(&[1, 4, 5], &[])));
+    assert!(!is_durable(&[0, 3, 4], membership(&[1, 4, 5], &[1, 2, 3])));
+    assert!(is_durable(&[0, 1, 3], membership(&[1, 4, 5], &[1, 2, 3])));
 }

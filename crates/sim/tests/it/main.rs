@@ -2,6 +2,7 @@
 //! runs use all cores.
 
 mod acknowledgements;
+mod changes;
 mod crashes;
 mod ensembles;
 mod etcd;

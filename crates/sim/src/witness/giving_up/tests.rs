@@ -32,7 +32,7 @@ fn payload(batches: &[Bytes]) -> Bytes {
 
 /// A witness of two members.
 fn witness() -> Witness {
-    Witness::new(true, vec![SimDisk::new(1, false), SimDisk::new(2, false)])
+    Witness::new(true, vec![SimDisk::new(1, false), SimDisk::new(2, false)], false)
 }
 
 /// Puts these batches into the log, one per entry, and returns the witness's verdict.

@@ -1,0 +1,259 @@
+//! Records the memberships and the lists of servers of a run in which members change, and judges
+//! them: which votes a commit needs, and that the list is one sequence, equal on all members.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use machine::{
+    Changes, Command, ConnectionId, ControlCommand, Level, Machine, MemberId, Origin, ServerRole,
+    Stamp,
+};
+use member::membership::bootstrap::absent_server;
+use storage::wal::Membership;
+
+/// A server of the list: its id, its role and the URLs where other servers reach it. Its name and
+/// the clients' URLs may change without a new version of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The id that etcd's clients see.
+    pub id: u64,
+    /// Its role.
+    pub role: ServerRole,
+    /// The URLs for other servers.
+    pub peer_urls: Vec<String>,
+}
+
+/// The servers of a list, by number.
+pub type List = BTreeMap<u64, Listed>;
+
+/// The memberships and lists of a run.
+#[derive(Default)]
+pub struct MembersSeen {
+    /// Whether members change in the run. If not, nothing is judged here.
+    pub is_watched: bool,
+    /// The indexes at which some member's log had a change of the membership.
+    pub changed_at: BTreeSet<u64>,
+    /// The entries, by index and term, that a second member has had.
+    pub copied: BTreeSet<(u64, u64)>,
+    /// The number of the machine of each directory, by member id.
+    machines: BTreeMap<MemberId, usize>,
+    /// The memberships, by the first entry at which each is active.
+    memberships: BTreeMap<u64, Membership>,
+    /// The members that voted for a candidate, by term and candidate.
+    votes: BTreeMap<(u64, u64), BTreeSet<u64>>,
+    /// The terms whose leader was checked.
+    judged_terms: BTreeSet<u64>,
+    /// The lists of servers that a change has made, by version.
+    lists: BTreeMap<u64, List>,
+    /// The id of each server, by number, from level 5 on.
+    server_ids: BTreeMap<u64, u64>,
+}
+
+impl MembersSeen {
+    /// A record without memberships and lists. `is_watched` says whether members change.
+    pub fn new(is_watched: bool) -> MembersSeen {
+        MembersSeen { is_watched, ..MembersSeen::default() }
+    }
+
+    /// A process starts on the machine with this number, on the directory of this member.
+    pub fn on_life(&mut self, member: MemberId, machine: usize) {
+        self.machines.insert(member, machine);
+    }
+
+    /// The id of the server with this number; 0 if no state had it.
+    pub fn id_of(&self, number: u64) -> u64 {
+        self.server_ids.get(&number).copied().unwrap_or(0)
+    }
+
+    /// The number of the machine of a directory.
+    pub fn machine_of(&self, member: u64) -> Option<usize> {
+        self.machines.get(&MemberId(member)).copied()
+    }
+
+    /// Whether clients may have seen a member under this id.
+    pub fn is_shown_as(&self, member: MemberId, id: u64) -> bool {
+        let machine = self.machines.get(&member).map(|machine| *machine as u64 + 1);
+        let server_id = machine.and_then(|number| self.server_ids.get(&number)).copied();
+        member.0 == id || server_id == Some(id)
+    }
+
+    /// A member is about to write its vote for a candidate in a term.
+    pub fn on_vote(&mut self, voter: MemberId, term: u64, candidate: u64) {
+        if self.is_watched && candidate != 0 {
+            self.votes.entry((term, candidate)).or_default().insert(voter.0);
+        }
+    }
+
+    /// Checks that a leader has the votes of a quorum of its membership. `known` are the
+    /// memberships of its log. The last one may be of this very turn, so the one before will do.
+    ///
+    /// # Errors
+    /// It has not.
+    pub fn check_votes<'m>(
+        &mut self,
+        (leader, term): (MemberId, u64),
+        known: impl DoubleEndedIterator<Item = (u64, &'m Membership)>,
+    ) -> Result<(), String> {
+        if !self.is_watched || !self.judged_terms.insert(term) {
+            return Ok(());
+        }
+        let votes = self.votes.get(&(term, leader.0)).cloned().unwrap_or_default();
+        let is_quorum = |voters: &[u64]| {
+            let has_voted = |voter: &&u64| votes.contains(voter);
+            voters.is_empty() || voters.iter().filter(has_voted).count() > voters.len() / 2
+        };
+        let mut last = known.rev().take(2).map(|(_, membership)| membership);
+        let is_elected = |it: &Membership| {
+            is_quorum(&it.voters) && is_quorum(&it.voters_outgoing) && !it.voters.is_empty()
+        };
+        match last.any(is_elected) {
+            true => Ok(()),
+            false => Err(format!(
+                "member {} leads in term {term} with the votes of {votes:?}, which are no quorum \
+                 of its membership",
+                leader.0
+            )),
+        }
+    }
+
+    /// Notes the memberships that a member's Loop knows.
+    ///
+    /// # Errors
+    /// Another member has another membership at the same entry.
+    pub fn on_memberships<'m>(
+        &mut self,
+        known: impl Iterator<Item = (u64, &'m Membership)>,
+    ) -> Result<(), String> {
+        if !self.is_watched {
+            return Ok(());
+        }
+        for (from, membership) in known {
+            let found = self.memberships.entry(from).or_insert_with(|| membership.clone());
+            if found.voters != membership.voters
+                || found.voters_outgoing != membership.voters_outgoing
+            {
+                return Err(format!(
+                    "two memberships begin at entry {from}: {found:?} and {membership:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the machines that have an entry durably are a quorum of the membership at that
+    /// entry, or of the one before: the last change of the membership before the entry may have
+    /// been committed together with it.
+    ///
+    /// # Errors
+    /// They are not.
+    pub fn check_quorum(&self, index: u64, synced: &BTreeSet<usize>) -> Result<(), String> {
+        let mut before = self.memberships.range(..=index).rev().map(|(_, membership)| membership);
+        let has_it = |voter: &&u64| self.machine_of(**voter).is_some_and(|it| synced.contains(&it));
+        let is_quorum = |voters: &[u64]| {
+            voters.is_empty() || voters.iter().filter(has_it).count() > voters.len() / 2
+        };
+        let is_enough = |it: &Membership| is_quorum(&it.voters) && is_quorum(&it.voters_outgoing);
+        let (last, previous) = (before.next(), before.next());
+        match last.into_iter().chain(previous).any(is_enough) {
+            true => Ok(()),
+            false => Err(format!(
+                "entry {index} is applied, and on the disks of {synced:?} only, no quorum of \
+                 {last:?} or {previous:?}"
+            )),
+        }
+    }
+
+    /// Notes the list of a member's state. Checks that each version of the list has one content,
+    /// and that a server keeps its id.
+    ///
+    /// # Errors
+    /// Two members differ, or a server has another id than before.
+    pub fn on_state(&mut self, machine: &Machine) -> Result<(), String> {
+        let servers = machine.control().servers();
+        if !self.is_watched || machine.control().level().level < Level::MEMBERS {
+            return Ok(());
+        }
+        for number in servers.list().servers.keys() {
+            let id = servers.id_of(*number).map_or(0, |id| id.0);
+            let known = *self.server_ids.entry(*number).or_insert(id);
+            if known != id || id == 0 {
+                return Err(format!("server {number} has the ids {known:x} and {id:x}"));
+            }
+        }
+        if !servers.is_managed() {
+            return Ok(());
+        }
+        let version = servers.list().version;
+        if self.lists.contains_key(&version) {
+            // Equal states at equal entries are checked elsewhere.
+            return Ok(());
+        }
+        let mut list = List::new();
+        for (number, record) in &servers.list().servers {
+            let id = servers.id_of(*number).map_or(0, |id| id.0);
+            let (role, peer_urls) = (record.role, record.peer_urls.clone());
+            list.insert(*number, Listed { id, role, peer_urls });
+        }
+        self.check_finished(machine.index().0, &list)?;
+        self.lists.insert(version, list);
+        Ok(())
+    }
+
+    /// Checks the membership at the entry that finishes a change: every voter belongs to a voter of
+    /// the list. It may be joint, if a new server gets its vote at this moment.
+    fn check_finished(&self, index: u64, list: &List) -> Result<(), String> {
+        let Some((_, membership)) = self.memberships.range(..=index).next_back() else {
+            return Ok(());
+        };
+        let is_listed = |voter: &u64| {
+            let known = || self.machine_of(*voter).map(|machine| machine as u64 + 1);
+            let number = absent_server(*voter).or_else(known);
+            let listed = number.and_then(|number| list.get(&number));
+            listed.is_some_and(|listed| listed.role == ServerRole::Voter)
+        };
+        let mut counted = membership.voters.iter().chain(&membership.voters_outgoing);
+        match counted.all(is_listed) {
+            true => Ok(()),
+            false => Err(format!(
+                "a change finishes at entry {index} with the membership {membership:?} and the \
+                 list {list:?}"
+            )),
+        }
+    }
+
+    /// The newest list that a change has made, with its version; `None` if none has.
+    pub fn newest_list(&self) -> Option<(u64, &List)> {
+        self.lists.last_key_value().map(|(version, list)| (*version, list))
+    }
+
+    /// All lists that changes have made, by version.
+    pub fn lists(&self) -> &BTreeMap<u64, List> {
+        &self.lists
+    }
+}
+
+/// Follows the ids of members in the committed order, as etcd's clients see them. It keeps a copy
+/// of the machine that applies the commands about members only.
+pub(super) struct ShownIds {
+    /// `None` if members do not change: then clients see the members' own ids.
+    machine: Option<Machine>,
+}
+
+impl ShownIds {
+    /// The ids before the first command.
+    pub fn new(members: &MembersSeen) -> ShownIds {
+        ShownIds { machine: members.is_watched.then(Machine::default) }
+    }
+
+    /// Takes the next command. Returns the id of the member that handed it over.
+    pub fn next(&mut self, origin: Origin, command: &Command<'_>) -> u64 {
+        let Some(machine) = &mut self.machine else { return origin.member.0 };
+        let id = machine.control().etcd_id_of(origin.member);
+        let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &[] };
+        // Each command counts, since a change has the ordinal of its request.
+        let nothing = Command::Control(ControlCommand::Nothing);
+        let is_of_members = matches!(command, Command::Control(_));
+        let command = if is_of_members { command } else { &nothing };
+        machine.apply(&stamp, command, &mut Changes::default());
+        id
+    }
+}
