@@ -13,8 +13,9 @@ use member::membership::hello::Known;
 use thiserror::Error;
 
 use crate::limits::ADDRESSES_TRIED_MAX;
+use crate::peer_address::{PeerAddress, names};
 use crate::peer_hello::{Discovered, NO_NUMBER, Refusal};
-use crate::peer_sockets::{PeerAddress, PeerAuth, Prover, Trouble, connect, connect_tls, names};
+use crate::peer_sockets::{PeerAuth, Prover, Trouble, connect, connect_tls};
 
 /// What a server needs to ask for its number.
 pub struct Discovery {

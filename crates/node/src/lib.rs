@@ -19,6 +19,7 @@ mod images;
 pub mod limits;
 mod listed;
 mod metrics;
+mod peer_address;
 mod peer_frame;
 mod peer_hello;
 mod peer_key;
@@ -36,10 +37,11 @@ pub use listed::ListNews;
 pub use metrics::{
     MonitorHandle, NodeMetrics, ReplicaFacts, Startup, TimeBuckets, WRITE_BOUNDS_US,
 };
+pub use peer_address::PeerAddress;
 pub use peer_hello::{Channel, Discovered};
 pub use peer_sockets::{
-    Link, LinkStatus, NamesHost, PeerAddress, PeerAuth, PeerConfig, PeerHandle, PeerInput,
-    PeerSecret, PeerServer, PeerSockets, PeerTls,
+    Link, LinkStatus, NamesHost, PeerAuth, PeerConfig, PeerHandle, PeerInput, PeerSecret,
+    PeerServer, PeerSockets, PeerTls,
 };
 pub use peer_traffic::PeerTraffic;
 pub use queue::{Inbox, Mail};

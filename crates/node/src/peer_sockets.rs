@@ -9,7 +9,9 @@
 //!
 //! The list of the other servers may be replaced while the links run. A server that has left the
 //! list is dialled no more, and its own dials are refused. Its links stay for a while. A removed
-//! member that dials gets the answer that it is retired, and ends.
+//! member that dials gets the answer that it is retired, and ends. A member that knows no leader
+//! takes servers of its ensemble that it does not know: the list may have changed while it was
+//! away.
 //!
 //! All of this runs on one thread, with two exceptions. A sending thread writes to the socket
 //! itself if the socket has space, since a wake-up costs more. And the beats have their own thread.
@@ -51,6 +53,7 @@ use crate::limits::{
     PEER_QUEUE_BYTES_MAX, PEER_QUEUE_FRAMES_MAX, PEER_SILENT_BEATS_MAX, PEER_WRITE_BYTES_MAX,
     PEER_WRITE_FRAMES_MAX, REDIAL_MAX, REDIAL_MIN,
 };
+use crate::peer_address::{PeerAddress, addresses_of, names};
 use crate::peer_frame::{FrameBatch, FrameReader};
 use crate::peer_hello::{Channel, Handshake, Peer, Refusal};
 use crate::peer_key::SharedNumber;
@@ -73,15 +76,6 @@ pub struct PeerServer {
     /// The server's peer URLs, as the list of servers states them. A server that does not know its
     /// number is found by them.
     pub peer_urls: Vec<String>,
-}
-
-/// An address of a server. It is resolved at each dial, since the IP address of a name may change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeerAddress {
-    /// A name, or an IP address.
-    pub host: String,
-    /// The port for links between members.
-    pub port: u16,
 }
 
 /// How members prove to each other who they are; equal on all of them.
@@ -473,6 +467,12 @@ impl PeerHandle {
     pub fn listen(&self, listeners: Vec<std::net::TcpListener>) {
         // The receiver ends only with the process.
         let _ = self.links.listeners.send(listeners);
+    }
+
+    /// Notes whether this member knows no leader. Then it makes links with servers that are not on
+    /// its list, too, if they are of its ensemble: it may have been away while the list changed.
+    pub fn set_lost(&self, is_lost: bool) {
+        self.links.list.set_lost(is_lost);
     }
 
     /// Changes this server's hello. Ends all links; they are made again with the new hello.
@@ -937,6 +937,15 @@ impl Links {
         }
     }
 
+    /// Takes a server that is not on the list, and has proved that it is of this ensemble, for a
+    /// listed one.
+    fn meet(&self, hello: &Hello) {
+        let (number, peer_urls) = (hello.server, hello.peer_urls.clone());
+        let server = PeerServer { number, addresses: addresses_of(&peer_urls), peer_urls };
+        tracing::info!("links: server {number} is of this ensemble, but not on the list here");
+        self.list.meet(server, |others| self.traffic.set_servers(others));
+    }
+
     /// The servers that have links and are not listed.
     fn unlisted(&self) -> BTreeSet<u64> {
         let open = self.open.lock();
@@ -1056,8 +1065,9 @@ impl Links {
     ) -> Result<(), Trouble> {
         let server = &listed.server;
         let (timeout, keep_alive) = (self.connect_timeout, self.keep_alive);
+        let addresses = listed.addresses();
         let (stream, host) = tokio::select! {
-            connected = connect(&server.addresses, timeout, keep_alive) => connected?,
+            connected = connect(&addresses, timeout, keep_alive) => connected?,
             // These addresses are no longer those of a listed server.
             () = self.list.wait_until_changed(listed) => return Ok(()),
         };
@@ -1167,6 +1177,7 @@ impl Links {
         open.report_up();
         let Link { is_outgoing, hello: other, .. } = &open.link;
         if !is_outgoing && let Some(listed) = self.list.get(other.server) {
+            listed.tell(addresses_of(&other.peer_urls));
             listed.seen.iter().for_each(Notify::notify_one);
         }
         frames.set_body_bytes_max(PEER_BODY_BYTES_MAX);
@@ -1396,12 +1407,6 @@ pub(crate) async fn connect(
         }
     }
     Err(Trouble::Unreachable(names(addresses), failure))
-}
-
-/// The addresses of a server, for people.
-pub(crate) fn names(addresses: &[PeerAddress]) -> String {
-    let names = addresses.iter().map(|it| format!("{}:{}", it.host, it.port));
-    names.collect::<Vec<_>>().join(", ")
 }
 
 async fn connect_to(address: SocketAddr, keep_alive: bool) -> io::Result<TcpStream> {

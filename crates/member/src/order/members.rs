@@ -197,6 +197,11 @@ impl Loop {
         self.members.levels.replicated()
     }
 
+    /// Whether this member leads or knows who does.
+    pub fn knows_leader(&self) -> bool {
+        self.role.leads() || self.role.leader().is_some()
+    }
+
     /// Whether this member's server is an observer of the list.
     pub fn is_observer(&self) -> bool {
         let servers = &self.members.servers;

@@ -14,7 +14,7 @@ use storage::datadir::{BIRTH_FILE, Identity, decode_birth};
 
 use super::*;
 use crate::limits::RAFT_TICK_MS;
-use crate::peer_sockets::PeerAddress;
+use crate::peer_address::PeerAddress;
 use crate::start::{Node, start};
 
 /// Longest wait for something that must happen, even on a busy machine.

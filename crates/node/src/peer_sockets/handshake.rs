@@ -21,6 +21,7 @@ use crate::limits::{
     EXCHANGES_MAX, EXCHANGES_OF_ADDRESS_MAX, HANDSHAKE_FRAME_BYTES_MAX, HANDSHAKE_LIMIT,
     REDIAL_MAX, WRONG_SECRETS_INTERVAL, YOU_ARE_BYTES_MAX,
 };
+use crate::peer_address::{PeerAddress, addresses_of};
 use crate::peer_frame::FrameReader;
 use crate::peer_hello::{
     Answer, AuthKind, Channel, Discovered, Handshake, NO_NUMBER, Offer, Peer, Proof, Refusal,
@@ -336,10 +337,11 @@ impl Links {
         self.prover.check_auth(offer.auth)?;
         let asks_number = offer.asks_number() && own.birth.is_some();
         let retired = self.retired(own, &offer);
+        let is_stranger = self.may_meet(own, &offer);
         if asks_number || retired.is_some() {
             check_directory(own, &offer.hello)?;
         } else {
-            self.check_offer(own, &offer, dialler)?;
+            self.check_offer(own, &offer, dialler, is_stranger)?;
         }
         let Prover { process, .. } = self.prover;
         let (auth, nonce) = (self.prover.auth_kind(), self.prover.draw());
@@ -361,6 +363,9 @@ impl Links {
         if let Some(retired) = retired {
             return Ok(Met::Retired(retired));
         }
+        if is_stranger {
+            self.meet(&hello);
+        }
         let peer = Peer { hello: Arc::new(hello), process };
         // From here on the peer has proved that it is the server that it claims to be.
         let registered = self.register(&peer, channel, false)?;
@@ -379,16 +384,46 @@ impl Links {
     }
 
     /// Checks whether a link to the dialler is allowed, once it has proved what it says.
-    fn check_offer(&self, own: &Hello, offer: &Offer, dialler: &Dialler) -> Result<(), Refusal> {
+    /// `is_stranger` is what [`Links::may_meet`] says.
+    fn check_offer(
+        &self,
+        own: &Hello,
+        offer: &Offer,
+        dialler: &Dialler,
+        is_stranger: bool,
+    ) -> Result<(), Refusal> {
         if offer.wanted != own.server {
             let (wanted, own) = (offer.wanted, own.server);
             return Err(Refusal::WrongServer { wanted, own });
         }
-        check_peer(own, &self.list.numbers(), &offer.hello)?;
+        match is_stranger {
+            true => check_directory(own, &offer.hello)?,
+            false => check_peer(own, &self.list.numbers(), &offer.hello)?,
+        }
         match &dialler.shown {
+            Some(shown) if is_stranger => {
+                let addresses = addresses_of(&offer.hello.peer_urls);
+                check_certificate(shown, offer.hello.server, &addresses)
+            }
             Some(shown) => self.check_certificate(shown, offer.hello.server),
             None => Ok(()),
         }
+    }
+
+    /// Whether a dialler that is not on the list is taken all the same, once it has proved what it
+    /// says: this member knows no leader, so its list may be old; and both were born in one
+    /// ensemble, whose list may change.
+    fn may_meet(&self, own: &Hello, offer: &Offer) -> bool {
+        let other = &offer.hello;
+        let births = own.birth.as_ref().zip(other.birth.as_ref());
+        let level = other.level.as_ref().map(|stated| stated.level);
+        self.list.is_lost()
+            && other.server != NO_NUMBER
+            && other.server != own.server
+            && !self.list.has(other.server)
+            && births.is_some_and(|(own, theirs)| own.cluster_id == theirs.cluster_id)
+            && level >= Some(Level::MEMBERS)
+            && !addresses_of(&other.peer_urls).is_empty()
     }
 
     /// Finds the number of a dialler by its peer URLs. The dialler has proved what it says.
@@ -507,11 +542,16 @@ impl Links {
     /// Whether a dialler's certificate is for a host of the server that it claims to be.
     fn check_certificate(&self, shown: &Shown, server: u64) -> Result<(), Refusal> {
         let listed = self.list.get(server);
-        let mut addresses = listed.iter().flat_map(|it| &it.server.addresses);
-        match addresses.any(|it| (shown.names_host)(&shown.certificate, &it.host)) {
-            true => Ok(()),
-            false => Err(Refusal::Certificate(server)),
-        }
+        let addresses = listed.map(|it| it.server.addresses.clone()).unwrap_or_default();
+        check_certificate(shown, server, &addresses)
+    }
+}
+
+/// Whether a certificate is for a host of these addresses of a server.
+fn check_certificate(shown: &Shown, server: u64, addresses: &[PeerAddress]) -> Result<(), Refusal> {
+    match addresses.iter().any(|it| (shown.names_host)(&shown.certificate, &it.host)) {
+        true => Ok(()),
+        false => Err(Refusal::Certificate(server)),
     }
 }
 

@@ -3,22 +3,48 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use machine::MemberId;
+use machine::limits::LISTED_SERVERS_MAX;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::PeerServer;
+use crate::peer_address::PeerAddress;
 
 /// A server of the list. It is another value once the server's addresses change, or once the
 /// server returns to the list.
 pub(super) struct Listed {
     /// The server, with its addresses.
     pub server: PeerServer,
+    /// The addresses that the server has said itself on its last link, once it had proved who it
+    /// is. They are tried after the listed ones: the server may not know yet that it has others.
+    told: Mutex<Vec<PeerAddress>>,
     /// By channel: notified when the server has just linked to this one, so that a dial is likely
     /// to succeed.
     pub seen: Arc<[Notify; 2]>,
+}
+
+impl Listed {
+    fn new(server: PeerServer, seen: Arc<[Notify; 2]>) -> Arc<Listed> {
+        Arc::new(Listed { server, told: Mutex::default(), seen })
+    }
+
+    /// The addresses at which the server is dialled, in turn.
+    pub fn addresses(&self) -> Vec<PeerAddress> {
+        let mut all = self.server.addresses.clone();
+        all.extend(
+            self.told.lock().iter().filter(|it| !self.server.addresses.contains(it)).cloned(),
+        );
+        all
+    }
+
+    /// Notes the addresses that the server has said itself.
+    pub fn tell(&self, addresses: Vec<PeerAddress>) {
+        *self.told.lock() = addresses;
+    }
 }
 
 /// The listed servers by their numbers.
@@ -31,13 +57,25 @@ pub(super) struct ServerList {
     present: watch::Sender<ListedServers>,
     /// The members that are gone for good.
     retired: Mutex<BTreeSet<MemberId>>,
+    /// Whether this member knows no leader, so that the list may be old.
+    is_lost: AtomicBool,
 }
 
 impl ServerList {
     /// An empty list, of the server of that number.
     pub fn new(own: u64) -> ServerList {
         let (present, retired) = (watch::Sender::new(ListedServers::new()), Mutex::default());
-        ServerList { own, present, retired }
+        ServerList { own, present, retired, is_lost: AtomicBool::new(false) }
+    }
+
+    /// Notes whether this member knows no leader.
+    pub fn set_lost(&self, is_lost: bool) {
+        self.is_lost.store(is_lost, Ordering::Relaxed);
+    }
+
+    /// Whether this member knows no leader.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
     }
 
     /// Replaces the list, unless the new one is equal. Calls `on_change` with the numbers of the
@@ -48,7 +86,7 @@ impl ServerList {
                 Some(kept) if kept.server == server => (server.number, kept.clone()),
                 former => {
                     let seen = former.map(|it| it.seen.clone()).unwrap_or_default();
-                    (server.number, Arc::new(Listed { server, seen }))
+                    (server.number, Listed::new(server, seen))
                 }
             };
             let next: ListedServers = servers.into_iter().map(list).collect();
@@ -59,6 +97,19 @@ impl ServerList {
                 return false;
             }
             *present = next;
+            on_change(self.others(present));
+            true
+        });
+    }
+
+    /// Adds a server until the list is replaced, unless it has as many servers as it may have.
+    /// Calls `on_change` as [`ServerList::replace`] does.
+    pub fn meet(&self, server: PeerServer, on_change: impl FnOnce(Vec<u64>)) {
+        self.present.send_if_modified(|present| {
+            if present.contains_key(&server.number) || present.len() >= LISTED_SERVERS_MAX {
+                return false;
+            }
+            present.insert(server.number, Listed::new(server, Arc::default()));
             on_change(self.others(present));
             true
         });

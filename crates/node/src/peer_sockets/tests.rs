@@ -11,6 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use storage::datadir::Birth;
 
+mod lost;
 mod numbers;
 mod retired;
 

@@ -101,6 +101,9 @@ impl LoopRunner {
         shared.contact_at_ms.store(contact_at_ms, Ordering::Release);
         shared.raft_term.store(self.member.term(), Ordering::Release);
         shared.commit_index.store(self.member.commit_index(), Ordering::Release);
+        if let Some(peers) = &shared.peers {
+            peers.set_lost(!self.member.knows_leader());
+        }
     }
 
     /// Records that Loop's own thread goes to sleep; returns when it must wake up.

@@ -112,8 +112,8 @@ fn servers_move_to_other_ports_and_a_removed_leader_hands_over() {
     wait_until("it listens at the new port", || {
         std::net::TcpStream::connect(("localhost", peer)).is_ok()
     });
-    // The next start finds the new ports in the dynamic file or, if that was not written yet, in the
-    // state.
+    // The next start finds the new ports in the dynamic file or, if that was not written yet, in
+    // the state.
     members.kill_nine(moved);
     members.start(moved);
     members.clients[moved] = SocketAddr::from(([127, 0, 0, 1], clients));
