@@ -206,9 +206,15 @@ impl Etcd {
 
     /// Starts the program with these flags. Its output goes to the file `NAME.log`.
     fn spawn(folder: &Path, name: &str, flags: &[&str]) -> Etcd {
+        Etcd::spawn_with(folder, name, flags, &[])
+    }
+
+    /// Like [`Etcd::spawn`], with these variables.
+    fn spawn_with(folder: &Path, name: &str, flags: &[&str], variables: &[(&str, &str)]) -> Etcd {
         let log = std::fs::File::create(folder.join(format!("{name}.log"))).unwrap();
         let child = etcd_command(folder)
             .args(flags)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -98,6 +98,103 @@ fn changes_of_the_members_are_refused() {
     assert!(status == 200 && alarms.get("alarms").is_none(), "{alarms}");
     drop(member);
     fs::remove_dir_all(folder).unwrap();
+}
+
+/// Members whose list etcd's clients change. Level 5, which such a change needs, is not released.
+struct Changed {
+    folder: PathBuf,
+    clients: [SocketAddr; 3],
+    peers: [SocketAddr; 3],
+    members: [Option<Etcd>; 3],
+}
+
+impl Changed {
+    fn prepare(name: &str) -> Changed {
+        let (clients, peers) = (free_addresses::<3>(), free_addresses::<3>());
+        Changed { folder: folder(name), clients, peers, members: [None, None, None] }
+    }
+
+    /// Starts a member with a list of these members.
+    fn start(&mut self, number: usize, state: &str, listed: &[usize]) {
+        let (client, peer) = (self.clients[number], self.peers[number]);
+        let list = listed.iter().map(|number| format!("m{number}=http://{}", self.peers[*number]));
+        let name = format!("m{number}");
+        let flags = [
+            format!("--name={name}"),
+            format!("--data-dir={name}"),
+            format!("--listen-client-urls=http://{client}"),
+            format!("--advertise-client-urls=http://{client}"),
+            format!("--listen-peer-urls=http://{peer}"),
+            format!("--initial-advertise-peer-urls=http://{peer}"),
+            format!("--initial-cluster={}", list.collect::<Vec<_>>().join(",")),
+            format!("--initial-cluster-state={state}"),
+        ];
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let level = [("QUORATE_LEVEL_MAX", "5")];
+        self.members[number] = Some(Etcd::spawn_with(&self.folder, &name, &flags, &level));
+        wait_ready(&self.folder, &name);
+    }
+
+    /// Asks member `at` to add this member.
+    fn add(&self, at: usize, number: usize) -> (u16, Value) {
+        let body = format!(r#"{{"peerURLs":["http://{}"]}}"#, self.peers[number]);
+        call(self.clients[at], "cluster/member/add", &body)
+    }
+
+    /// Asks member `at` to remove this member.
+    fn remove(&self, at: usize, number: usize) -> (u16, Value) {
+        let (_, list) = call(self.clients[at], "cluster/member/list", "{}");
+        let name = format!("m{number}");
+        let members = list["members"].as_array().unwrap();
+        let own = members.iter().find(|it| it["name"] == name.as_str()).expect("it is listed");
+        let body = format!(r#"{{"ID":{}}}"#, own["ID"]);
+        call(self.clients[at], "cluster/member/remove", &body)
+    }
+
+    /// Waits until a removed member has ended by itself with status 0, as etcd's does.
+    fn wait_for_end(&mut self, number: usize) {
+        let member = self.members[number].as_mut().expect("it was started");
+        let mut status = None;
+        wait_until("it ends", || {
+            status = member.0.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(status.unwrap().success(), "{status:?}");
+        let log = fs::read_to_string(self.folder.join(format!("m{number}.log"))).unwrap();
+        assert!(log.contains("the member has been permanently removed from the cluster"), "{log}");
+        self.members[number] = None;
+    }
+}
+
+#[test]
+fn one_member_becomes_three_and_one_again() {
+    let mut changed = Changed::prepare("etcd-members-changed");
+    changed.start(0, "new", &[0]);
+    assert!(put(changed.clients[0], "key", "of one"));
+    assert_eq!(changed.add(0, 1).0, 200);
+    let (status, refused) = changed.add(0, 1);
+    assert!(status == 400 && refused["message"] == "etcdserver: Peer URLs already exists");
+    let (status, refused) = changed.add(0, 2);
+    assert!(status == 400 && refused["message"].as_str().unwrap().contains("not enough started"));
+    assert!(put(changed.clients[0], "key", "while one is not there"));
+    changed.start(1, "existing", &[0, 1]);
+    assert_eq!(changed.add(0, 2).0, 200);
+    changed.start(2, "existing", &[0, 1, 2]);
+    assert_eq!(get(changed.clients[2], "key").as_deref(), Some("while one is not there"));
+    assert!(put(changed.clients[2], "key", "of three"));
+    // The first member leaves, leads or not.
+    assert_eq!(changed.remove(1, 0).0, 200);
+    changed.wait_for_end(0);
+    wait_until("the others go on", || put(changed.clients[2], "key", "of two"));
+    assert_eq!(changed.remove(1, 2).0, 200);
+    changed.wait_for_end(2);
+    wait_until("the last one goes on", || put(changed.clients[1], "key", "of the last"));
+    // Its command line still has the list that it began with.
+    changed.members[1] = None;
+    changed.start(1, "existing", &[0, 1]);
+    assert_eq!(get(changed.clients[1], "key").as_deref(), Some("of the last"));
+    changed.members[1] = None;
+    fs::remove_dir_all(&changed.folder).unwrap();
 }
 
 /// Starts three members whose URLs for each other begin with https, with these additional flags.
