@@ -37,6 +37,11 @@ pub struct ListenersConfig {
 }
 
 impl ListenersConfig {
+    /// Whether ZooKeeper's clients are served.
+    pub fn has_zk(&self) -> bool {
+        self.zk_addr.is_some() || self.zk_tls_addr.is_some()
+    }
+
     /// The length of the accept queue, for `listen(2)`.
     pub fn backlog_or_default(&self) -> u32 {
         self.backlog.unwrap_or(BACKLOG_DEFAULT)

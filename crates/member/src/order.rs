@@ -125,7 +125,7 @@ impl Loop {
         let replica = Replica::new(config, start.restored)?;
         let own = start.origin.member;
         let servers = Servers::new((own, options.server), start.servers_restored)
-            .described_by(&options.servers);
+            .described_by(&options.name, &options.servers);
         let mut levels = Levels::new(options.known, start.level);
         if !options.servers.servers.is_empty() {
             levels.need(start.spaces.level_needed().min(levels.own_max()));

@@ -163,7 +163,7 @@ impl Spaces {
 
     /// The level that this member's configuration needs.
     pub fn level_needed(&self) -> Level {
-        self.zk.level_needed()
+        self.zk.level_needed().max(self.etcd.level_needed())
     }
 
     /// The command that sets the settings of a space to those of the configuration; `None` if all

@@ -196,8 +196,9 @@ fn born_hello(
 fn described(hello: Hello, config: &NodeConfig, cluster: &ClusterConfig) -> Hello {
     let Some(own) = config.member.order.servers.servers.get(&cluster.server) else { return hello };
     let hello = hello.with_client_urls(own.client_urls.clone());
+    let name = if own.name.is_empty() { &config.member.order.name } else { &own.name };
     // A name that a hello has no room for is not told.
-    hello.clone().with_peer_urls(own.peer_urls.clone(), own.name.clone()).unwrap_or(hello)
+    hello.clone().with_peer_urls(own.peer_urls.clone(), name.clone()).unwrap_or(hello)
 }
 
 fn link(

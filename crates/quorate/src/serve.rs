@@ -295,9 +295,11 @@ fn node_config(
                 etcd: spaces::etcd::Options {
                     settings: config.etcd_keys.replicated,
                     auto_compaction: config.etcd_keys.auto_compaction,
+                    is_alone: config.etcd.is_some() && !config.listeners.has_zk(),
                 },
             },
             order: order::Options {
+                name: config.etcd.as_ref().map_or(String::new(), |etcd| etcd.about.name.clone()),
                 servers: config.cluster.as_ref().map(|it| it.server_list()).unwrap_or_default(),
                 known: Known::up_to(config.storage.level_max),
                 session_timeout_ms_min: config.sessions.timeout_ms_min,

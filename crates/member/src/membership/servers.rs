@@ -70,11 +70,14 @@ impl Servers {
         Servers { own, described: None, registered: Arc::new(registered), linked: BTreeMap::new() }
     }
 
-    /// These servers, with this member's description of its own server in its configuration.
-    pub fn described_by(self, configured: &ServerList) -> Servers {
-        let own = configured.servers.get(&self.own.1).filter(|own| !own.name.is_empty());
-        let described = own.map(|own| (own.name.clone(), own.client_urls.clone()));
-        Servers { described, ..self }
+    /// These servers, with this member's description of its own server in its configuration: the
+    /// name in the list, or else `name`.
+    pub fn described_by(self, name: &str, configured: &ServerList) -> Servers {
+        let described = configured.servers.get(&self.own.1).map(|own| {
+            let name = if own.name.is_empty() { name } else { &own.name };
+            (name.to_string(), own.client_urls.clone())
+        });
+        Servers { described: described.filter(|(name, _)| !name.is_empty()), ..self }
     }
 
     /// Notes that a member has linked to this one, or with `None` that the link ended.

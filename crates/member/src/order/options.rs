@@ -21,6 +21,9 @@ pub struct Options {
     pub log_memory: replica::LogMemory,
     /// The number of this member's server in the configuration; 0 if there is no ensemble.
     pub server: u64,
+    /// The name of this member's server for etcd's clients, if `servers` has none; empty if it
+    /// serves no such clients.
+    pub name: String,
     /// The list of servers from the configuration; empty if any list is accepted.
     pub servers: ServerList,
     /// The message versions and levels that this build knows: all released levels, or more.

@@ -607,7 +607,7 @@ fn etcds_settings_are_configured_and_its_keys_compacted_once_the_level_has_them(
     let etcd_settings = machine::etcd::Settings { txn_ops_max: 7, ..Default::default() };
     let auto_compaction = AutoCompaction::Periodic { ms: 1_000 };
     let known = crate::membership::hello::Known::up_to(Level::ETCD);
-    let etcd = etcd::Options { settings: etcd_settings, auto_compaction };
+    let etcd = etcd::Options { settings: etcd_settings, auto_compaction, is_alone: false };
     let spaces = spaces(spaces::Options { etcd, ..Default::default() });
     let mut real = leading(Start { spaces, options: Options { known, ..options() }, ..start() });
     let pass = |real: &mut Real| {

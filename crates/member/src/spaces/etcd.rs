@@ -40,6 +40,8 @@ pub struct Options {
     pub settings: Settings,
     /// The compactions that this member begins automatically while it leads.
     pub auto_compaction: AutoCompaction,
+    /// Whether this server serves no clients of ZooKeeper: a state of level 1 is of no use to it.
+    pub is_alone: bool,
 }
 
 /// Changes of etcd's space that a leader must know.
@@ -70,6 +72,8 @@ pub(crate) struct Etcd {
     /// The replicated settings, as they are in the state.
     settings: Settings,
     wanted: Settings,
+    /// Whether this server serves no clients of ZooKeeper.
+    is_alone: bool,
     /// The revision of the keys, from Apply's last news.
     revision: i64,
     auto_compactor: AutoCompactor,
@@ -93,6 +97,7 @@ impl Etcd {
             leases: Deadlines::new(LEASE_TICK_MS, LEASE_GRACE_MS),
             settings: state.settings(),
             wanted: options.settings,
+            is_alone: options.is_alone,
             revision,
             auto_compactor: AutoCompactor::new(options.auto_compaction, revision),
             questions: LeaseQuestions::default(),
@@ -170,6 +175,11 @@ impl Etcd {
         for leases in expired.chunks(EXPIRE_LEASES_MAX) {
             submit(&Command::Etcd(EtcdCommand::Expire { leases: leases.to_vec() }));
         }
+    }
+
+    /// The level that the configuration of this member needs: a state of level 1 has no keys.
+    pub(super) fn level_needed(&self) -> Level {
+        if self.is_alone { Level::ETCD } else { Level::FIRST }
     }
 
     pub(super) fn wanted(&self, level: Level) -> Option<Command<'static>> {

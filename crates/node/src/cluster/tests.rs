@@ -59,6 +59,7 @@ impl Ensemble {
             member: Options {
                 spaces: Default::default(),
                 order: order::Options {
+                    name: String::new(),
                     servers: Default::default(),
                     known: Known::up_to(Level::RELEASED),
                     session_timeout_ms_min: 4_000,

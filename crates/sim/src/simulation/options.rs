@@ -330,6 +330,7 @@ fn draw_member(
                 ..Default::default()
             },
             order: order::Options {
+                name: String::new(),
                 servers: Default::default(),
                 known: Known::up_to(Level::RELEASED),
                 session_timeout_ms_min: 2 * tick_ms as u32,

@@ -86,6 +86,7 @@ pub(crate) fn options() -> Options {
         raft_tick_ms: 100,
         log_memory: Default::default(),
         server: 0,
+        name: String::new(),
         servers: Default::default(),
         known: crate::membership::hello::Known::up_to(machine::Level::RELEASED),
     }
