@@ -168,6 +168,16 @@ impl Control {
         self.forget(member)
     }
 
+    /// Takes a server that is not on the list as a guest. `None` if that changes nothing.
+    pub(crate) fn admit(
+        &mut self,
+        member: MemberId,
+        server: u64,
+        peer_urls: &[String],
+    ) -> Option<Change> {
+        self.steady.servers.admit(member, server, peer_urls).then(|| self.servers_changed())
+    }
+
     /// Notes the name and the clients' URLs that a server has told. `None` if that changes nothing.
     pub(crate) fn describe(
         &mut self,

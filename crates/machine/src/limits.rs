@@ -65,6 +65,10 @@ pub const QUOTA_TEXT_BYTES_MAX: usize = 1_024;
 /// members were replaced already, and are to be forgotten.
 pub const SERVERS_MAX: usize = 1_000;
 
+/// The most servers that are not on the list and get the log all the same, for one more to come by
+/// itself. Servers that were removed and run on are counted, too.
+pub const GUESTS_MAX: usize = 7;
+
 /// The most servers of the list after a change of it. A membership of Raft has room for 64 members,
 /// and a server that is being replaced has two. ZooKeeper's clients get BADARGUMENTS beyond it.
 pub const LISTED_SERVERS_MAX: usize = 32;

@@ -286,6 +286,9 @@ impl Machine {
                 None
             }
             control::Command::Retire(member) => Some(self.control.retire(*member, self.ordinal)),
+            control::Command::Admit { member, server, peer_urls } => {
+                self.control.admit(*member, *server, peer_urls)
+            }
             control::Command::Describe { server, name, client_urls } => {
                 self.control.describe(*server, name, client_urls)
             }

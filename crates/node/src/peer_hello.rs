@@ -157,7 +157,8 @@ pub struct Retired {
     pub member: MemberId,
     /// The id of the ensemble.
     pub cluster_id: u128,
-    /// Whether the list has the dialler's server again: with an empty directory it may join.
+    /// Whether the list has the dialler's server again, or the ensemble takes guests: with an empty
+    /// directory the server may join.
     pub is_listed: bool,
 }
 

@@ -451,13 +451,14 @@ impl PeerHandle {
     ///   frames are given as before.
     /// - A server with other addresses keeps its links. The next dial goes to the new addresses; a
     ///   dial that waits is made at once.
-    /// - A retired member that dials gets the answer that it was removed for good, whether or not
-    ///   its number is listed.
+    /// - The links of a retired member end. If it dials, it gets the answer that it was removed for
+    ///   good, whether or not its number is listed.
     ///
     /// Memory is kept for each listed server and each retired member; the caller bounds their
     /// numbers (`machine::limits::{LISTED_SERVERS_MAX, RETIRED_MAX}`).
     pub fn set_servers(&self, servers: Vec<PeerServer>, retired: BTreeSet<MemberId>) {
-        self.links.list.set_retired(retired);
+        self.links.list.set_retired(retired.clone());
+        self.links.end_links_of(&retired);
         self.links.set_servers(servers);
     }
 
@@ -469,10 +470,11 @@ impl PeerHandle {
         let _ = self.links.listeners.send(listeners);
     }
 
-    /// Notes whether this member knows no leader. Then it makes links with servers that are not on
-    /// its list, too, if they are of its ensemble: it may have been away while the list changed.
-    pub fn set_lost(&self, is_lost: bool) {
-        self.links.list.set_lost(is_lost);
+    /// Notes which servers that are not on the list get links. While this member knows no leader:
+    /// those of its ensemble, since it may have been away while the list changed. While the
+    /// ensemble takes guests: those, and servers without data, which want to join.
+    pub fn set_open(&self, is_lost: bool, takes_guests: bool) {
+        self.links.list.set_open(is_lost, takes_guests);
     }
 
     /// Changes this server's hello. Ends all links; they are made again with the new hello.
@@ -956,6 +958,12 @@ impl Links {
     fn end_links_with(&self, server: u64) {
         let open = self.open.lock();
         let links = open.iter().filter(|it| it.link.hello.server == server);
+        links.for_each(|it| it.end.notify_one());
+    }
+
+    fn end_links_of(&self, members: &BTreeSet<MemberId>) {
+        let open = self.open.lock();
+        let links = open.iter().filter(|it| members.contains(&it.link.hello.member));
         links.for_each(|it| it.end.notify_one());
     }
 

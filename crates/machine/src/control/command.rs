@@ -7,6 +7,8 @@ use crate::control::list_change::{ChangeId, ChangeRequest, LeaderRefused, put_ur
 use crate::control::servers::{ServerList, put_text, text, urls};
 use crate::ids::MemberId;
 use crate::level::{Level, StatedLevel};
+#[cfg(doc)]
+use crate::limits::GUESTS_MAX;
 use crate::limits::VERSION_BYTES_MAX;
 
 /// A replicated change of the ensemble.
@@ -54,6 +56,17 @@ pub enum Command {
     Retire(MemberId),
     /// The leader gives up the open change, accepted or not: nothing has moved yet.
     GiveUp(ChangeId),
+    /// A server that is not on the list has come: it gets the log without a vote, so that it has
+    /// the data before a client lists it. Does nothing if there are [`GUESTS_MAX`] such servers, or
+    /// if the list has the number.
+    Admit {
+        /// The member.
+        member: MemberId,
+        /// The server's number.
+        server: u64,
+        /// Where the other servers reach it.
+        peer_urls: Vec<String>,
+    },
     /// A server has told its name and its clients' URLs. They become part of its record in a list
     /// that was changed while the ensemble ran; before that, the leader's configuration has them.
     Describe {
@@ -85,6 +98,7 @@ const KIND_FINISH: u8 = 7;
 const KIND_RETIRE: u8 = 8;
 const KIND_GIVE_UP: u8 = 9;
 const KIND_DESCRIBE: u8 = 10;
+const KIND_ADMIT: u8 = 11;
 
 impl Command {
     /// Writes the command; `docs/formats.md` gives the bytes. `in_space` holds the first bytes of
@@ -139,6 +153,12 @@ impl Command {
                 put_kind_in_space(KIND_GIVE_UP);
                 out.put_u64(change.0);
             }
+            Command::Admit { member, server, peer_urls } => {
+                put_kind_in_space(KIND_ADMIT);
+                out.put_u64(member.0);
+                out.put_u64(*server);
+                put_urls(peer_urls, out);
+            }
             Command::Describe { server, name, client_urls } => {
                 put_kind_in_space(KIND_DESCRIBE);
                 out.put_u64(*server);
@@ -176,6 +196,11 @@ impl Command {
             KIND_FINISH => Command::Finish(ChangeId(reader.u64()?)),
             KIND_RETIRE => Command::Retire(MemberId(reader.u64()?)),
             KIND_GIVE_UP => Command::GiveUp(ChangeId(reader.u64()?)),
+            KIND_ADMIT => Command::Admit {
+                member: MemberId(reader.u64()?),
+                server: reader.u64()?,
+                peer_urls: urls(reader)?,
+            },
             KIND_DESCRIBE => Command::Describe {
                 server: reader.u64()?,
                 name: text(reader)?,
@@ -200,7 +225,8 @@ impl Command {
             | Command::Finish(_)
             | Command::Retire(_)
             | Command::GiveUp(_)
-            | Command::Describe { .. } => Level::MEMBERS,
+            | Command::Describe { .. }
+            | Command::Admit { .. } => Level::MEMBERS,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::codec::{DecodeError, Reader, Write};
 use crate::control::list_change::{ChangeId, ListChanges, OpenChange};
 use crate::ids::{MemberId, Ordinal};
 use crate::level::Level;
-use crate::limits::{SERVER_TEXT_BYTES_MAX, SERVER_URLS_MAX, SERVERS_MAX};
+use crate::limits::{GUESTS_MAX, SERVER_TEXT_BYTES_MAX, SERVER_URLS_MAX, SERVERS_MAX};
 
 /// The id of a server, fixed while the server is in the list. etcd's clients see it as the member
 /// id. Never 0.
@@ -156,9 +156,10 @@ impl Servers {
     /// snapshot in which it is not then proves that the ensemble has forgotten it. A member that
     /// waits for the vote of its server hands nothing over.
     pub fn serves_without_vote(&self, member: MemberId) -> bool {
-        let Some(number) = self.number_of(member).filter(|_| self.is_decided()) else {
-            return false;
-        };
+        let Some(number) = self.number_of(member) else { return false };
+        if !self.is_decided() {
+            return self.is_guest(number);
+        }
         match self.list_to_follow().servers.get(&number) {
             Some(record) => record.role == ServerRole::Observer,
             // While its removal is accepted and not finished, it is in the list and no guest yet.
@@ -302,8 +303,53 @@ impl Servers {
         has_changed
     }
 
-    /// Whether ZooKeeper's clients have removed the server with this number from the list: it
-    /// serves on without a vote until it is stopped.
+    /// Takes a server that is not on the list as a guest, at these URLs. Returns whether anything
+    /// changed.
+    pub(crate) fn admit(&mut self, member: MemberId, number: u64, peer_urls: &[String]) -> bool {
+        if !self.may_admit(member, number) {
+            return false;
+        }
+        let Some(changes) = &mut self.changes else { return false };
+        let guest = changes.guests.entry(number).or_insert_with(|| ServerRecord {
+            name: String::new(),
+            role: ServerRole::Observer,
+            peer_urls: Vec::new(),
+            client_urls: Vec::new(),
+            zk: None,
+        });
+        guest.peer_urls = peer_urls.to_vec();
+        self.register(member, number);
+        true
+    }
+
+    /// Whether a member of a server that is not on the list can become a guest.
+    pub fn may_admit(&self, member: MemberId, number: u64) -> bool {
+        let Some(changes) = &self.changes else { return false };
+        let has_place = changes.guests.contains_key(&number) || changes.guests.len() < GUESTS_MAX;
+        has_place
+            && !self.is_listed(number)
+            && !self.is_retired(member)
+            && self.number_of(member) != Some(number)
+    }
+
+    /// Whether the list has this number, or the list that an accepted change leads to.
+    fn is_listed(&self, number: u64) -> bool {
+        let has_it = |list: &ServerList| list.servers.contains_key(&number);
+        has_it(&self.list) || has_it(self.list_to_follow())
+    }
+
+    /// Whether there are servers that are not on the list and get the log.
+    pub fn has_guests(&self) -> bool {
+        self.changes.as_ref().is_some_and(|changes| !changes.guests.is_empty())
+    }
+
+    /// Whether a server is not on the list, where the list may change at all.
+    pub fn is_stranger(&self, number: u64) -> bool {
+        self.changes.is_some() && !self.is_listed(number)
+    }
+
+    /// Whether the server with this number is not on the list and gets the log without a vote: it
+    /// has come by itself, or ZooKeeper's clients have removed it and it runs on.
     pub fn is_guest(&self, number: u64) -> bool {
         self.changes.as_ref().is_some_and(|changes| changes.guests.contains_key(&number))
     }

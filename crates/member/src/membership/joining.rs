@@ -12,7 +12,7 @@
 //! While a change of the list is open, the leader first decides about it ([`judging`]), and then
 //! moves the votes to the servers of the next list ([`following`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use machine::control::list_change::ChangeId;
 use machine::{Command, ControlCommand, Level, MemberId};
@@ -25,6 +25,7 @@ use crate::limits::CAUGHT_UP_ENTRIES;
 use crate::membership::bootstrap::{absent_server, absent_voter};
 use crate::membership::limits::{LEAVE_PATIENCE_MS, REGISTERS_INTERVAL_MS};
 use crate::membership::servers::Servers;
+use crate::order::limits::REPLACED_SILENCE_MS;
 
 /// A leader's record of its last command about members, and of how long its steps wait.
 #[derive(Default)]
@@ -36,6 +37,8 @@ pub(crate) struct Joining {
     joint_since_ms: Option<u64>,
     /// The accepted change that this leader pursues, and since when.
     accepted: Option<(ChangeId, u64)>,
+    /// The members of guests that have no link, and since when.
+    away: BTreeMap<u64, u64>,
 }
 
 /// The leader's next step for members that join or leave. It takes one at a time.
@@ -86,8 +89,9 @@ impl Joining {
         self.joint_since_ms = None;
         let Some(open) = view.servers.registered.open_change() else {
             self.accepted = None;
+            let gone = self.gone_guests(view);
             let step = promotion(view).or_else(|| addition(view));
-            return step.or_else(|| departure(view)).map(JoinStep::Change);
+            return step.or_else(|| departure(view, &gone)).map(JoinStep::Change);
         };
         let step = match open.is_accepted {
             true => following::step(view, open, self.pursued_ms(open.id, view.now_ms)),
@@ -104,6 +108,22 @@ impl Joining {
                 step.or_else(|| addition(view).map(JoinStep::Change))
             }
         }
+    }
+
+    /// The members of guests that have had no link for so long that they count as gone. A new one
+    /// makes its links anew once it is born, and was never heard before.
+    fn gone_guests(&mut self, view: &JoinView<'_>) -> BTreeSet<u64> {
+        let is_away = |learner: &u64| {
+            let number = server_of(view, *learner);
+            number.is_some_and(|number| view.servers.registered.is_guest(number))
+                && !view.servers.is_linked(MemberId(*learner))
+        };
+        let away = view.membership.learners.iter().copied().filter(is_away);
+        let since = |learner: u64| (learner, *self.away.get(&learner).unwrap_or(&view.now_ms));
+        self.away = away.map(since).collect();
+        let is_long = |since_ms: &u64| view.now_ms >= since_ms + REPLACED_SILENCE_MS;
+        let gone = self.away.iter().filter(|(_, since_ms)| is_long(since_ms));
+        gone.map(|(learner, _)| *learner).collect()
     }
 
     /// For how long this leader has pursued an accepted change, in ms.
@@ -142,10 +162,16 @@ fn command(servers: &Servers, membership: &Membership) -> Option<Command<'static
     let known =
         core::iter::once(servers.own).chain(servers.linked.iter().map(|(id, it)| (*id, it.number)));
     for (member, server) in known {
-        let is_known = servers.registered.members().get(&member) == Some(&server);
-        let is_gone = servers.is_unlisted(server) || servers.registered.is_retired(member);
-        if !is_known && !is_gone {
-            return Some(Command::Control(ControlCommand::Register { member, server }));
+        let registered = &servers.registered;
+        if registered.number_of(member) == Some(server) || registered.is_retired(member) {
+            continue;
+        }
+        let command = match registered.is_stranger(server) {
+            true => servers.admission(member),
+            false => Some(ControlCommand::Register { member, server }),
+        };
+        if let Some(command) = command {
+            return Some(Command::Control(command));
         }
     }
     if let Some(described) = servers.undescribed() {
@@ -155,12 +181,13 @@ fn command(servers: &Servers, membership: &Membership) -> Option<Command<'static
     let mut left = registered.iter().filter(|(member, _)| !membership.contains(member.0));
     left.find_map(|(member, number)| {
         let member = *member;
-        let is_unlisted = servers.is_unlisted(*number);
-        if !is_unlisted && servers.linked.contains_key(&member) {
+        let is_guest = servers.registered.is_guest(*number);
+        let is_gone = servers.is_unlisted(*number) && !is_guest;
+        if !is_gone && servers.linked.contains_key(&member) {
             return None;
         }
         // A member that hands over commands without a vote must never come back under its id.
-        Some(match is_unlisted || !servers.votes(*number) {
+        Some(match is_gone || is_guest || !servers.votes(*number) {
             true => ControlCommand::Retire(member),
             false => ControlCommand::Forget { member },
         })
@@ -304,10 +331,11 @@ fn addition(view: &JoinView<'_>) -> Option<MembershipChange> {
         }
         let replaced = voters_of(view, *server, *member);
         let are_silent = replaced.iter().all(|member| is_silent(view, *member));
-        if view.servers.is_unlisted(*server) || !are_silent {
+        let is_guest = view.servers.registered.is_guest(*server);
+        if (view.servers.is_unlisted(*server) && !is_guest) || !are_silent {
             continue;
         }
-        if replaced.is_empty() && !view.servers.is_added(*server) {
+        if replaced.is_empty() && !is_guest && !view.servers.is_added(*server) {
             continue;
         }
         let others = view.membership.learners.iter().copied().filter(|learner| {
@@ -327,7 +355,7 @@ fn addition(view: &JoinView<'_>) -> Option<MembershipChange> {
 /// it is registered as no server: then it was forgotten before it was
 /// added, and nothing else would ever remove it. If it comes back, it is registered and added
 /// again.
-fn departure(view: &JoinView<'_>) -> Option<MembershipChange> {
+fn departure(view: &JoinView<'_>, gone_guests: &BTreeSet<u64>) -> Option<MembershipChange> {
     let mut learners = view.membership.learners.iter().copied();
     let gone = learners.find(|learner| {
         let member = MemberId(*learner);
@@ -335,6 +363,9 @@ fn departure(view: &JoinView<'_>) -> Option<MembershipChange> {
             return false;
         }
         let server = view.servers.registered.members().get(&member);
+        if server.is_some_and(|server| view.servers.registered.is_guest(*server)) {
+            return gone_guests.contains(learner);
+        }
         let is_back = |voter: &u64| is_heard(view, *voter);
         server.is_none_or(|server| {
             view.servers.is_unlisted(*server)

@@ -21,6 +21,8 @@ pub(crate) struct Servers {
     pub registered: Arc<machine::Servers>,
     /// The members that have a link to this one, with their descriptions.
     pub linked: BTreeMap<MemberId, LinkedServer>,
+    /// Whether servers that are not on the list may get the log without a vote.
+    pub takes_guests: bool,
 }
 
 /// A server as its hello describes it.
@@ -36,6 +38,8 @@ pub struct LinkedServer {
     pub name: String,
     /// The URLs at which etcd's clients reach the server; empty if unknown.
     pub client_urls: Vec<String>,
+    /// The URLs at which the other servers reach it; empty if unknown.
+    pub peer_urls: Vec<String>,
 }
 
 #[cfg(test)]
@@ -48,6 +52,7 @@ impl LinkedServer {
             program: String::new(),
             name: String::new(),
             client_urls: Vec::new(),
+            peer_urls: Vec::new(),
         }
     }
 }
@@ -60,6 +65,7 @@ impl From<&Hello> for LinkedServer {
             program: hello.known.program.clone(),
             name: hello.name.clone(),
             client_urls: hello.client_urls.clone(),
+            peer_urls: hello.peer_urls.clone(),
         }
     }
 }
@@ -67,7 +73,8 @@ impl From<&Hello> for LinkedServer {
 impl Servers {
     /// The servers that a start restores from the state; no member is linked.
     pub fn new(own: (MemberId, u64), registered: machine::Servers) -> Servers {
-        Servers { own, described: None, registered: Arc::new(registered), linked: BTreeMap::new() }
+        let (registered, linked) = (Arc::new(registered), BTreeMap::new());
+        Servers { own, described: None, registered, linked, takes_guests: false }
     }
 
     /// These servers, with this member's description of its own server in its configuration: the
@@ -110,6 +117,15 @@ impl Servers {
         let was_listed =
             self.registered.number_of(member) == Some(number) || self.registered.is_retired(member);
         was_listed && self.is_unlisted(number) && !self.registered.is_guest(number)
+    }
+
+    /// The command that takes a linked member of a server that is not on the list as a guest, if
+    /// the ensemble takes guests.
+    pub fn admission(&self, member: MemberId) -> Option<ControlCommand> {
+        let linked = self.linked.get(&member).filter(|_| self.takes_guests)?;
+        let (server, peer_urls) = (linked.number, linked.peer_urls.clone());
+        let admitted = ControlCommand::Admit { member, server, peer_urls };
+        self.registered.may_admit(member, server).then_some(admitted)
     }
 
     /// The command that records the name and the clients' URLs of a server that has told others

@@ -139,8 +139,7 @@ impl Members {
     /// and sees older lists, which do not have it yet; the servers of those lists may be gone.
     fn news_of_servers(&mut self) -> Option<Arc<machine::Servers>> {
         let registered = &self.servers.registered;
-        let is_decided =
-            registered.is_managed() || registered.open_change().is_some_and(|it| it.is_accepted);
+        let is_decided = registered.is_decided() || registered.has_guests();
         if !is_decided {
             return None;
         }
@@ -195,6 +194,12 @@ impl Loop {
     /// The level of the state. Only features of this level and lower ones may be used.
     pub fn level(&self) -> Level {
         self.members.levels.replicated()
+    }
+
+    /// Whether servers that are not on the list may come and get the log: clients may change the
+    /// list by reconfig, for which new servers must have the data before they are listed.
+    pub fn takes_guests(&self) -> bool {
+        self.level() >= Level::MEMBERS && self.spaces.zk.is_reconfig_enabled()
     }
 
     /// Whether this member leads or knows who does.
@@ -304,6 +309,7 @@ impl Loop {
         }
         let level = self.level_to_join();
         let now_ms = self.clock.now_ms();
+        self.members.servers.takes_guests = self.takes_guests();
         let Some(leading) = self.role.leading_mut() else { return };
         let membership = self.replica.membership().clone();
         let step = leading.joining.step(&JoinView {

@@ -140,6 +140,11 @@ impl Zk {
         }
     }
 
+    /// Whether the state lets clients change the servers.
+    pub fn is_reconfig_enabled(&self) -> bool {
+        self.settings.reconfig_enabled
+    }
+
     pub(super) fn wanted(&self, level: Level) -> Option<Command<'static>> {
         let mut wanted = Cow::Borrowed(&self.options.settings);
         if wanted.level() > level {

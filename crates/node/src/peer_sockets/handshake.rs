@@ -378,7 +378,7 @@ impl Links {
     /// answer holds only what the dialler has said itself.
     fn retired(&self, own: &Hello, offer: &Offer) -> Option<Retired> {
         let is_for_us = offer.wanted == own.server;
-        let is_listed = self.list.has(offer.hello.server);
+        let is_listed = self.list.has(offer.hello.server) || self.list.takes_guests();
         Retired::of(own, &offer.hello, is_listed)
             .filter(|it| is_for_us && self.list.is_retired(it.member))
     }
@@ -411,18 +411,24 @@ impl Links {
     }
 
     /// Whether a dialler that is not on the list is taken all the same, once it has proved what it
-    /// says: this member knows no leader, so its list may be old; and both were born in one
-    /// ensemble, whose list may change.
+    /// says. Either both were born in one ensemble, whose list may change, and this member knows no
+    /// leader, so that its list may be old; or the ensemble takes guests.
     fn may_meet(&self, own: &Hello, offer: &Offer) -> bool {
-        let other = &offer.hello;
-        let births = own.birth.as_ref().zip(other.birth.as_ref());
-        let level = other.level.as_ref().map(|stated| stated.level);
-        self.list.is_lost()
+        let (other, takes_guests) = (&offer.hello, self.list.takes_guests());
+        let is_open = match (&own.birth, &other.birth) {
+            (Some(own), Some(theirs)) => {
+                let level = other.level.as_ref().map(|stated| stated.level);
+                own.cluster_id == theirs.cluster_id
+                    && level >= Some(Level::MEMBERS)
+                    && (takes_guests || self.list.is_lost())
+            }
+            (Some(_), None) => takes_guests,
+            (None, _) => false,
+        };
+        is_open
             && other.server != NO_NUMBER
             && other.server != own.server
             && !self.list.has(other.server)
-            && births.is_some_and(|(own, theirs)| own.cluster_id == theirs.cluster_id)
-            && level >= Some(Level::MEMBERS)
             && !addresses_of(&other.peer_urls).is_empty()
     }
 

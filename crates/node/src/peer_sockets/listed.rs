@@ -59,18 +59,27 @@ pub(super) struct ServerList {
     retired: Mutex<BTreeSet<MemberId>>,
     /// Whether this member knows no leader, so that the list may be old.
     is_lost: AtomicBool,
+    /// Whether servers that are not on the list may come and get the log.
+    takes_guests: AtomicBool,
 }
 
 impl ServerList {
     /// An empty list, of the server of that number.
     pub fn new(own: u64) -> ServerList {
         let (present, retired) = (watch::Sender::new(ListedServers::new()), Mutex::default());
-        ServerList { own, present, retired, is_lost: AtomicBool::new(false) }
+        let (is_lost, takes_guests) = (AtomicBool::new(false), AtomicBool::new(false));
+        ServerList { own, present, retired, is_lost, takes_guests }
     }
 
-    /// Notes whether this member knows no leader.
-    pub fn set_lost(&self, is_lost: bool) {
+    /// Notes which servers that are not on the list may link.
+    pub fn set_open(&self, is_lost: bool, takes_guests: bool) {
         self.is_lost.store(is_lost, Ordering::Relaxed);
+        self.takes_guests.store(takes_guests, Ordering::Relaxed);
+    }
+
+    /// Whether servers that are not on the list may come and get the log.
+    pub fn takes_guests(&self) -> bool {
+        self.takes_guests.load(Ordering::Relaxed)
     }
 
     /// Whether this member knows no leader.

@@ -102,7 +102,7 @@ impl LoopRunner {
         shared.raft_term.store(self.member.term(), Ordering::Release);
         shared.commit_index.store(self.member.commit_index(), Ordering::Release);
         if let Some(peers) = &shared.peers {
-            peers.set_lost(!self.member.knows_leader());
+            peers.set_open(!self.member.knows_leader(), self.member.takes_guests());
         }
     }
 

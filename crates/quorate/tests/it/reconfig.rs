@@ -130,7 +130,7 @@ fn servers_move_to_other_ports_and_a_removed_leader_hands_over() {
 }
 
 #[test]
-fn a_server_that_comes_back_with_the_data_of_a_removed_one_joins_anew() {
+fn a_removed_server_that_comes_back_late_gets_the_data_anew() {
     let mut members = started("reconfig-back");
     members.make_leader(0);
     let mut client = open(members.clients[0]);
@@ -146,16 +146,45 @@ fn a_server_that_comes_back_with_the_data_of_a_removed_one_joins_anew() {
         let has = |number: &str| said.lines().any(|line| line.starts_with(number));
         has("2 ") && !has("3 ")
     });
-    // It is not listed: it ends, and its data stays.
-    members.start(2);
-    assert_eq!(members.wait_for_end(2).code(), Some(1));
-    assert!(members.log(2).contains("permanently removed"));
-    assert!(members.data(2).join("identity").exists());
-    let port = members.clients[2].port();
-    let joining = line(&members, 2, port + 707, port);
-    reconfig(&mut client, Some(&joining), None).unwrap();
+    // Now it is another member, with its old data set aside.
     members.start(2);
     assert!(open(members.clients[2]).exists("/later"));
     assert!(members.data(2).join("set-aside-1").exists());
+    let port = members.clients[2].port();
+    let joining = line(&members, 2, port + 707, port);
+    assert_eq!(numbers(&reconfig(&mut client, Some(&joining), None).unwrap()), ["1", "2", "3"]);
+    members.stop();
+}
+
+#[test]
+fn a_new_server_has_the_data_before_it_is_listed_and_then_replaces_all() {
+    let mut members = Members::prepare("reconfig-guest", LINES);
+    for place in [0, 1] {
+        let config = members.folder.join((place + 1).to_string()).join("zoo.cfg");
+        let text = fs::read_to_string(&config).unwrap();
+        let without = text.lines().filter(|line| !line.starts_with("server.3="));
+        fs::write(&config, without.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+        members.start(place);
+    }
+    wait_until("there is a leader", || !mode_of(members.clients[0]).is_empty());
+    let mut client = open(members.clients[0]);
+    wait_until("a reconfig is answered", || {
+        reconfig(&mut client, None, Some("9")) != Err(ErrorCode::UNIMPLEMENTED)
+    });
+    assert_eq!(client.create("/before", b"", 0).as_deref(), Ok("/before"));
+    members.start(2);
+    let mut guest = open(members.clients[2]);
+    assert!(guest.exists("/before"));
+    assert_eq!(guest.create("/guest", b"", 0).as_deref(), Ok("/guest"));
+    let list = String::from_utf8(guest.get("/zookeeper/config").unwrap()).unwrap();
+    assert_eq!(numbers(&list), ["1", "2"]);
+    let port = members.clients[2].port();
+    let joining = line(&members, 2, port + 707, port);
+    let list = reconfig(&mut client, Some(&joining), Some("1,2")).unwrap();
+    assert_eq!(numbers(&list), ["3"]);
+    members.kill_nine(0);
+    members.kill_nine(1);
+    wait_until("it leads", || mode_of(members.clients[2]) == "leader");
+    assert_eq!(guest.create("/alone", b"", 0).as_deref(), Ok("/alone"));
     members.stop();
 }

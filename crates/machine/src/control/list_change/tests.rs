@@ -391,6 +391,35 @@ fn removed_servers_are_guests_until_they_are_gone_or_listed_again() {
 }
 
 #[test]
+fn servers_that_come_by_themselves_are_guests_up_to_a_bound() {
+    let mut ensemble = Ensemble::new();
+    let admit = |ensemble: &mut Ensemble, member: u64, server: u64| {
+        let peer_urls = vec![format!("http://new{member}:1")];
+        ensemble.apply(ControlCommand::Admit { member: MemberId(member), server, peer_urls });
+        let servers = ensemble.machine.control().servers();
+        let is_registered = servers.number_of(MemberId(member)) == Some(server);
+        (is_registered && servers.is_guest(server)).then(|| {
+            assert!(servers.serves_without_vote(MemberId(member)));
+            servers.to_reach()[&server].peer_urls[0].clone()
+        })
+    };
+    assert_eq!(admit(&mut ensemble, 202, 2), None, "it is listed");
+    for number in 4..11 {
+        let url = format!("http://new{}:1", 200 + number);
+        assert_eq!(admit(&mut ensemble, 200 + number, number), Some(url));
+    }
+    assert_eq!(admit(&mut ensemble, 211, 11), None, "there are as many as there may be");
+    assert_eq!(admit(&mut ensemble, 304, 4), Some("http://new304:1".to_string()));
+    ensemble.apply(ControlCommand::Retire(MemberId(305)));
+    assert_eq!(admit(&mut ensemble, 305, 5), None, "it is retired");
+    ensemble.change(zk(incremental(&[1, 2, 3], &[(4, server("s4")), (5, server("s5"))])));
+    let servers = ensemble.machine.control().servers();
+    assert!(!servers.is_guest(4) && servers.is_guest(6) && !servers.is_guest(1));
+    assert_eq!(servers.number_of(MemberId(304)), Some(4));
+    assert_eq!(servers.list().servers[&4].peer_urls, ["http://s4:2888"]);
+}
+
+#[test]
 fn observers_and_servers_that_stay_hand_over_commands_without_a_vote() {
     let mut ensemble = Ensemble::new();
     ensemble.change(zk(incremental(&[], &[(3, observer("s3"))])));
@@ -437,6 +466,8 @@ fn full() -> Ensemble {
     ensemble.change(zk(incremental(&[1], &[(4, observer("s4"))])));
     ensemble.apply(ControlCommand::Retire(MemberId(101)));
     ensemble.change(staying(incremental(&[3], &[(5, server("s5"))])));
+    let (member, peer_urls) = (MemberId(206), vec!["http://s6:1".to_string()]);
+    ensemble.apply(ControlCommand::Admit { member, server: 6, peer_urls });
     let flags = ChangeFlags { is_strict: true, is_forced: false, stay: true };
     let server = ensemble.id_of(2);
     let request = ChangeRequest { flags, ..etcd(ListChange::Remove(server)) };

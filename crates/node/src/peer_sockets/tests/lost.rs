@@ -27,7 +27,7 @@ fn lost_and_newcomer(
     let lost_at = server(3, port(&of_lost));
     let hello = of_level_5(3, 7);
     let lost = Peers::start_with(hello, of_lost, &[gone], auth(), Duration::ZERO);
-    lost.handle.set_lost(is_lost);
+    lost.handle.set_open(is_lost, false);
     let hello = member(4, cluster_id, &of_new);
     let newcomer = Peers::start(hello, of_new, &[lost_at], auth());
     (lost, newcomer)
@@ -42,7 +42,7 @@ fn a_member_without_a_leader_takes_servers_of_its_ensemble_that_it_does_not_know
         newcomer.wait_linked(&[3]);
         // The list that it learns decides again.
         lost.handle.set_servers(vec![server(1, port(&listener()))], BTreeSet::new());
-        lost.handle.set_lost(false);
+        lost.handle.set_open(false, false);
         lost.wait_unlinked(4);
         lost.sockets.stop();
         newcomer.sockets.stop();
@@ -79,4 +79,29 @@ fn a_member_is_dialled_back_where_it_says_that_it_listens() {
     assert_eq!(moved.port, old);
     moved.sockets.stop();
     other.sockets.stop();
+}
+
+/// Server 5 has no data.
+#[test]
+fn an_ensemble_that_takes_guests_lets_in_a_server_without_data() {
+    let (here, guest) = (listener(), listener());
+    let (at, url) = (server(1, port(&here)), format!("http://127.0.0.1:{}", port(&guest)));
+    let here = Peers::start(of_level_5(1, 7), here, &[server(1, 1)], secret());
+    let unborn = Hello { known: Known::up_to(Level::MEMBERS), ..hello(5) };
+    let unborn = unborn.with_peer_urls(vec![url], String::new()).expect("it has room for them");
+    let asks = || Offer { wanted: 1, ..offer(unborn.clone()) };
+    assert_eq!(refused(&here, asks()), "server 5 is not configured here");
+    here.handle.set_open(true, false);
+    assert_eq!(refused(&here, asks()), "server 5 is not configured here");
+    here.handle.set_open(false, true);
+    let mut stranger = Stranger::connect(&here);
+    let key = stranger.agree(4).key;
+    stranger.knock_with(asks(), &key, b"another key");
+    assert_eq!(stranger.refusal(), "it does not know the shared secret");
+    assert!(here.handle.links().is_empty());
+    let guest = Peers::start(unborn, guest, &[at], secret());
+    here.wait_linked(&[5]);
+    guest.wait_linked(&[1]);
+    guest.sockets.stop();
+    here.sockets.stop();
 }

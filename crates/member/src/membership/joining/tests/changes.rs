@@ -14,6 +14,7 @@ use machine::{
 
 use super::*;
 use crate::membership::limits::CHANGE_PATIENCE_MS;
+use crate::order::limits::REPLACED_SILENCE_MS;
 
 /// The member of a server, unless the server has lost its directory.
 fn member_of(number: u64) -> u64 {
@@ -45,6 +46,7 @@ struct Ensemble {
     present: BTreeMap<u64, u64>,
     /// Members that lack most of the log.
     behind: BTreeSet<u64>,
+    takes_guests: bool,
     now_ms: u64,
     ended: Vec<Result<(), LeaderRefused>>,
 }
@@ -60,6 +62,7 @@ impl Ensemble {
             joining: Joining::default(),
             present: all.clone().map(|number| (member_of(number), number)).collect(),
             behind: BTreeSet::new(),
+            takes_guests: false,
             now_ms: 10_000,
             ended: Vec::new(),
         };
@@ -102,6 +105,7 @@ impl Ensemble {
     fn step(&mut self) -> Option<JoinStep> {
         let own = (MemberId(self.leader), self.present[&self.leader]);
         let mut servers = Servers::new(own, self.servers().clone());
+        servers.takes_guests = self.takes_guests;
         let others = self.present.iter().filter(|(member, _)| **member != self.leader);
         for (member, number) in others.clone() {
             let linked = LinkedServer { level_max: Level::MEMBERS, ..LinkedServer::of(*number) };
@@ -361,6 +365,51 @@ fn all_servers_are_replaced_in_one_change() {
     let steps = ["accept", "hand over to 4", "learn 1, learn 2, learn 3", "leave", "finish"];
     assert_eq!(ensemble.reconfig(&[1, 2, 3], &[]), steps);
     assert_eq!(ensemble.voters(), [4, 5, 6]);
+}
+
+/// ZooKeeper's servers get the data before they are listed.
+#[test]
+fn all_servers_are_replaced_by_guests_in_one_change() {
+    let mut ensemble = Ensemble::new(3);
+    assert_eq!(ensemble.come(4), Vec::<String>::new(), "no guest is taken");
+    ensemble.takes_guests = true;
+    assert_eq!(ensemble.run(), ["admit", "learn 4"]);
+    assert_eq!(ensemble.come(5), ["admit", "learn 5"]);
+    assert_eq!(ensemble.voters(), [1, 2, 3]);
+    // One of three is no majority of the new list.
+    assert_eq!(ensemble.reconfig(&[1, 2, 3], &[5, 6, 7]), ["refuse"]);
+    let steps = [
+        "accept",
+        "vote 4, vote 5",
+        "leave",
+        "hand over to 4",
+        "learn 1, learn 2, learn 3",
+        "leave",
+        "finish",
+    ];
+    assert_eq!(ensemble.reconfig(&[1, 2, 3], &[4, 5, 6]), steps);
+    assert_eq!(ensemble.voters(), [4, 5]);
+    assert_eq!(ensemble.come(6), ["learn 6", "vote 6"]);
+    assert_eq!(ensemble.voters(), [4, 5, 6]);
+}
+
+#[test]
+fn a_guest_that_goes_is_gone_for_good() {
+    let mut ensemble = Ensemble::new(3);
+    ensemble.takes_guests = true;
+    assert_eq!(ensemble.come(4), ["admit", "learn 4"]);
+    // It makes its links anew.
+    assert_eq!(ensemble.go(4), Vec::<String>::new());
+    assert_eq!(ensemble.come(4), Vec::<String>::new());
+    assert_eq!(ensemble.go(4), Vec::<String>::new());
+    ensemble.now_ms += REPLACED_SILENCE_MS;
+    assert_eq!(ensemble.run(), ["remove 4", "retire"]);
+    assert_eq!(ensemble.come(4), Vec::<String>::new());
+    // Its next directory is another member.
+    ensemble.present.clear();
+    ensemble.present.extend([1, 2, 3].map(|number| (member_of(number), number)));
+    ensemble.present.insert(24, 4);
+    assert_eq!(ensemble.run(), ["admit", "learn 4'"]);
 }
 
 #[test]
