@@ -273,6 +273,13 @@ impl Links {
         world.schedule(world.now_us + wait_us, Event::Dial { link });
     }
 
+    /// Whether a link is down, and no fault keeps a member from dialling it.
+    pub fn may_dial(&self, link: usize) -> bool {
+        let Link { pair: Pair { from, to }, state, is_blocked, is_refused, .. } = self.links[link];
+        let back = self.at(Pair { from: to, to: from });
+        state == State::Down && !is_blocked && !is_refused && !self.links[back].is_blocked
+    }
+
     /// A member dials, unless the link is up or ending. `hello` returns the hello of a member's
     /// process, `None` if none runs or it cannot answer, or if the other end's list of servers does
     /// not have the member.
@@ -286,12 +293,9 @@ impl Links {
         if self.links[link].state != State::Down {
             return Vec::new();
         }
-        let back = self.at(Pair { from: to, to: from });
-        let is_cut_off = self.links[link].is_blocked
-            || self.links[back].is_blocked
-            || self.links[link].is_refused;
+        let may_dial = self.may_dial(link);
         let ends = match (hello(from), hello(to)) {
-            (Some(from), Some(to)) if !is_cut_off => Some(Ends { from, to }),
+            (Some(from), Some(to)) if may_dial => Some(Ends { from, to }),
             _ => None,
         };
         let is_accepted = |ends: &Ends| match refusal(&ends.to, &ends.from) {

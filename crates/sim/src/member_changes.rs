@@ -98,6 +98,8 @@ pub struct ChangeCounts {
     pub died_joining: usize,
     /// Members that ended because they were removed.
     pub ended: usize,
+    /// Members that learned that they are retired, and joined again as new members.
+    pub joined_again: usize,
     /// Members that lead and were killed in the middle of a change.
     pub leaders_killed: usize,
     /// Runs whose faults stopped right after a change, with a minority of the voters down.
@@ -120,6 +122,7 @@ impl ChangeCounts {
         self.begun += other.begun;
         self.died_joining += other.died_joining;
         self.ended += other.ended;
+        self.joined_again += other.joined_again;
         self.leaders_killed += other.leaders_killed;
         self.ended_short += other.ended_short;
     }

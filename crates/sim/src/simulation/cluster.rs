@@ -12,7 +12,7 @@ use super::cpu::Stutter;
 use super::host::{Deceives, Host};
 use super::hosts::Hosts;
 use super::levels::{Levels, check_left_alone};
-use super::members::{Changes, may_link};
+use super::members::{Changes, is_retired, may_link};
 use super::options::Options;
 use super::roster::Standing;
 use super::zk::ZkClients;
@@ -76,7 +76,9 @@ impl Cluster {
                 told.into_iter().for_each(|told| self.tell(told));
             }
             Event::Dial { link } => {
-                let may_link = may_link(self, self.links.pair(link));
+                let pair = self.links.pair(link);
+                let is_retired = self.links.may_dial(link) && is_retired(self, pair);
+                let may_link = may_link(self, pair) && !is_retired;
                 let hosts = &self.hosts;
                 let now_us = self.world.now_us;
                 let hello = |member: usize| {
@@ -89,6 +91,9 @@ impl Cluster {
                     self.levels.count_refused_link([&hosts[pair.from], &hosts[pair.to]], level);
                 }
                 told.into_iter().for_each(|told| self.tell(told));
+                if is_retired {
+                    Changes::of(self).on_retired(pair);
+                }
             }
             Event::LinkOver { link, epoch } => {
                 let told = self.links.over(&mut self.world, link, epoch);

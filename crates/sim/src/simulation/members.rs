@@ -9,7 +9,7 @@
 use machine::{MemberId, ServerRole, Servers};
 use member::membership::bootstrap::Attendance;
 use replica::Role;
-use storage::datadir::IDENTITY_FILE;
+use storage::datadir::{self, IDENTITY_FILE};
 
 use super::cluster::Cluster;
 use super::host::Host;
@@ -289,6 +289,7 @@ impl<'c> Changes<'c> {
         let place = &mut self.0.hosts[member].place;
         let left: Vec<u64> = place.reaches.difference(&reaches).copied().collect();
         place.reaches = reaches;
+        place.retired = servers.retired().collect();
         // A process may end before it has stored the list.
         if listed.contains(&number) && !self.0.world.random.one_in(8) {
             place.kept = listed;
@@ -303,6 +304,31 @@ impl<'c> Changes<'c> {
             self.0.say(Some(member), || "it learns that it was removed".to_string());
             let at_us = self.0.world.now_us + REMOVED_SERVES_US;
             self.0.world.schedule(at_us, Event::EndRemoved { life });
+        }
+    }
+
+    /// A member learns that it is retired. If the list of the member that says so has its server,
+    /// the process begins again as a new member; otherwise it ends.
+    pub fn on_retired(&mut self, by: Pair) {
+        let member = by.from;
+        let is_listed = self.0.hosts[by.to].place.reaches.contains(&(member as u64 + 1));
+        self.0.say(Some(member), || format!("it learns that it is retired, listed: {is_listed}"));
+        if !is_listed {
+            let at_us = self.0.world.now_us + REMOVED_SERVES_US;
+            let life = self.0.hosts[member].life;
+            return self.0.world.schedule(at_us, Event::EndRemoved { life });
+        }
+        self.0.hosts.list.counts.joined_again += 1;
+        let host = &mut self.0.hosts[member];
+        // If this fails, the process ends, and its next run learns the same.
+        let _ = datadir::condemn(&host.disk, "the member is retired, and its server is listed");
+        match host.lost {
+            Some(_) => host.config.lost_count += 1,
+            None => host.note_lost(host.member()),
+        }
+        match host.disk.is_stopped() {
+            true => self.0.stop_with_disk(member),
+            false => self.0.end_process(member, false),
         }
     }
 
@@ -405,6 +431,7 @@ impl<'c> Changes<'c> {
         host.config.servers = reaches.iter().copied().collect();
         host.config.attendance = attendance;
         (host.place.reaches, host.place.kept) = (reaches.clone(), reaches);
+        host.place.retired.clear();
         true
     }
 
@@ -467,6 +494,17 @@ pub(super) fn may_link(cluster: &Cluster, pair: Pair) -> bool {
         |from: usize, to: usize| cluster.hosts[from].place.reaches.contains(&(to as u64 + 1));
     let (one, other) = (reaches(pair.from, pair.to), reaches(pair.to, pair.from));
     (one && other) || (cluster.hosts.list.is_calm && (one || other))
+}
+
+/// Whether the member that a link would lead to tells the dialling member that it is retired.
+pub(super) fn is_retired(cluster: &Cluster, Pair { from, to }: Pair) -> bool {
+    let (dialler, other) = (&cluster.hosts[from], &cluster.hosts[to]);
+    let now_us = cluster.world.now_us;
+    let (Some(server), Some(_)) = (&dialler.server, &other.server) else { return false };
+    dialler.is_awake(now_us)
+        && other.is_awake(now_us)
+        && dialler.place.reaches.contains(&(to as u64 + 1))
+        && other.place.retired.contains(&server.hello().member)
 }
 
 /// Judges the changes of the list, and counts them.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use machine::MemberId;
 use machine::control::list_change::ChangeId;
 
 use crate::member_changes::ChangeCounts;
@@ -40,6 +41,8 @@ pub(super) struct Place {
     pub is_planned: bool,
     /// Whether the member has learned of its own removal.
     pub knows_removal: bool,
+    /// The members that the running process tells that they are retired, if they dial it.
+    pub retired: BTreeSet<MemberId>,
 }
 
 impl Place {
@@ -55,6 +58,7 @@ impl Place {
             applied_removal_us: None,
             is_planned: false,
             knows_removal: false,
+            retired: BTreeSet::new(),
         }
     }
 }

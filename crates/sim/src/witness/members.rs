@@ -172,6 +172,7 @@ impl MembersSeen {
         if !self.is_watched || machine.control().level().level < Level::MEMBERS {
             return Ok(());
         }
+        self.check_retired(machine)?;
         for number in servers.list().servers.keys() {
             let id = servers.id_of(*number).map_or(0, |id| id.0);
             let known = *self.server_ids.entry(*number).or_insert(id);
@@ -196,6 +197,27 @@ impl MembersSeen {
         self.check_finished(machine.index().0, &list)?;
         self.lists.insert(version, list);
         Ok(())
+    }
+
+    /// Checks that no retired member is in the membership, or registered.
+    fn check_retired(&self, machine: &Machine) -> Result<(), String> {
+        let servers = machine.control().servers();
+        let membership = self.memberships.range(..=machine.index().0).next_back();
+        let is_member = |id: &MemberId| {
+            membership.is_some_and(|(_, it)| {
+                let mut members = it.voters.iter().chain(&it.voters_outgoing).chain(&it.learners);
+                members.any(|member| *member == id.0)
+            })
+        };
+        let mut retired = servers.retired();
+        match retired.find(|id| is_member(id) || servers.number_of(*id).is_some()) {
+            None => Ok(()),
+            Some(id) => Err(format!(
+                "member {} is retired, and is a member at entry {}",
+                id.0,
+                machine.index().0
+            )),
+        }
     }
 
     /// Checks the membership at the entry that finishes a change: every voter belongs to a voter of
