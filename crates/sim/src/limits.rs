@@ -263,6 +263,13 @@ pub const JOIN_US_MAX: u64 = 10_000_000;
 /// The longest time between two attempts of a new server to learn its number.
 pub const DISCOVERY_US_MAX: u64 = 3_000_000;
 
+/// The longest time until a machine comes back whose server is listed again, in us.
+pub const RETURN_US_MAX: u64 = 20_000_000;
+
+/// How long a machine stays away at least before an operator removes its directory, in us. No
+/// leader counts on a member that was silent for so long.
+pub const SILENT_US_MIN: u64 = 5_000_000;
+
 /// The longest that an operator leaves the machine of a removed server while faults come.
 pub const TAKEN_AWAY_US_MAX: u64 = 60_000_000;
 

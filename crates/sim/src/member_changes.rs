@@ -15,6 +15,10 @@ use crate::etcd_clients::changer::ChangerConfig;
 /// tests) changes members.
 const CHANGES_SEED: u64 = 0x6d65_6d62_6572_0537;
 
+/// XORed into a seed to draw whether operators change the list as ZooKeeper's clients do. With this
+/// number no kept seed does so.
+const RECONFIGS_SEED: u64 = 0x7265_636f_6e66_6967;
+
 /// The number of machines in a run in which members change.
 pub const HOSTS_MAX: usize = 7;
 
@@ -30,6 +34,30 @@ pub struct ChangeLoad {
     /// After so many changes that were answered as done, the faults stop at once, with a minority
     /// of the new voters down. `None` if the faults stop as in other runs.
     pub ends_after: Option<u64>,
+    /// How operators change the list as ZooKeeper's clients do; `None` if they do not.
+    pub reconfigs: Option<ReconfigLoad>,
+}
+
+/// The changes of the list that operators ask for as ZooKeeper's clients do.
+#[derive(Clone, Debug)]
+pub struct ReconfigLoad {
+    /// The seed of the operators' random choices.
+    pub seed: u64,
+    /// The number of requests.
+    pub calls: u64,
+    /// The longest pause between two requests, in us.
+    pub rest_us_max: u64,
+}
+
+impl ReconfigLoad {
+    /// Draws how operators change the list.
+    pub fn new(mut random: Random) -> ReconfigLoad {
+        ReconfigLoad {
+            calls: random.magnitude(10, 100),
+            rest_us_max: random.magnitude(100_000, 5_000_000),
+            seed: random.bits(),
+        }
+    }
 }
 
 impl ChangeLoad {
@@ -37,7 +65,11 @@ impl ChangeLoad {
     /// ensemble by themselves draw this, so that others keep their meaning.
     pub fn draw(seed: u64) -> Option<ChangeLoad> {
         let mut random = Random::new(seed ^ CHANGES_SEED);
-        (seed >= ENSEMBLE_SEEDS && random.one_in(2)).then(|| ChangeLoad::new(random))
+        let does_change = seed >= ENSEMBLE_SEEDS && random.one_in(2);
+        let mut load = does_change.then(|| ChangeLoad::new(random))?;
+        let mut apart = Random::new(seed ^ RECONFIGS_SEED);
+        load.reconfigs = apart.one_in(2).then(|| ReconfigLoad::new(apart));
+        Some(load)
     }
 
     /// Draws how members change.
@@ -57,6 +89,7 @@ impl ChangeLoad {
             operators: operators.collect(),
             ends_after: random.one_in(2).then(|| random.between(1, 3)),
             seed: random.bits(),
+            reconfigs: None,
         }
     }
 
@@ -100,6 +133,14 @@ pub struct ChangeCounts {
     pub ended: usize,
     /// Members that learned that they are retired, and joined again as new members.
     pub joined_again: usize,
+    /// Changes of the list that were asked for as ZooKeeper's clients do, and finished.
+    pub reconfigs: usize,
+    /// Observers that such changes added, or made of other servers.
+    pub observers: usize,
+    /// Servers that were removed and served on without a vote.
+    pub guests: usize,
+    /// Machines that were taken away and came back, since their servers were listed again.
+    pub returned: usize,
     /// Members that lead and were killed in the middle of a change.
     pub leaders_killed: usize,
     /// Runs whose faults stopped right after a change, with a minority of the voters down.
@@ -123,6 +164,10 @@ impl ChangeCounts {
         self.died_joining += other.died_joining;
         self.ended += other.ended;
         self.joined_again += other.joined_again;
+        self.reconfigs += other.reconfigs;
+        self.observers += other.observers;
+        self.guests += other.guests;
+        self.returned += other.returned;
         self.leaders_killed += other.leaders_killed;
         self.ended_short += other.ended_short;
     }

@@ -30,8 +30,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use machine::change::SharedChanges;
+use machine::control::list_change::ChangeRequest;
 use machine::together::one_by_one;
-use machine::{BootId, ConnectionId, Level, Machine, MemberId, Origin, Settings, StatedLevel};
+use machine::{
+    BootId, ConnectionId, ControlCommand, Level, Machine, MemberId, Origin, Settings, StatedLevel,
+};
 use member::RaiseRefused;
 use member::fronts::etcd::{EtcdFrontConfig, MemberChanges, OwnMember, WatchBounds};
 use member::fronts::zk::ZkFrontConfig;
@@ -76,6 +79,7 @@ use crate::witness::Witness;
 use crate::witness::levels::Heard;
 use crate::world::{Actor, Clock, World};
 pub use change_sabotage::ChangeSabotage;
+use change_sabotage::submitted;
 pub use etcd_audit::AuditSabotage;
 pub use etcd_passwords::hash_of;
 use etcd_runtime::EtcdRuntime;
@@ -948,6 +952,14 @@ impl Server {
     /// The member ids of the learners, which have the log and no vote.
     pub fn learners(&self) -> Vec<u64> {
         self.member.learners()
+    }
+
+    /// An operator asks for a change of the list of servers, and does not wait for the outcome.
+    pub fn ask_change(&mut self, request: &ChangeRequest, world: &mut World) {
+        // A leader accepts no forwarded command without a connection.
+        let command = ControlCommand::Request(request.clone());
+        let submitted = submitted(ConnectionId(u64::MAX), command);
+        self.push_loop(world, submitted);
     }
 
     /// Asks the member to hand its leadership over to `to`, or to any member. Returns whether it

@@ -24,6 +24,7 @@ mod options;
 #[cfg(test)]
 mod play;
 mod raising;
+mod reconfigs;
 mod roster;
 mod summary;
 mod zk;
@@ -87,7 +88,7 @@ impl Simulation {
         }
         let cluster = Cluster {
             world: World::new(random.fork()),
-            hosts: Hosts::new(machines, more, options.member_count),
+            hosts: Hosts::new(machines, more, &options),
             links: Links::new(options.host_count(), apart.fork()),
             zk,
             etcd: EtcdClients::new(options.etcd.as_ref()),
@@ -107,6 +108,7 @@ impl Simulation {
         self.begin_asking();
         let begins_unborn = self.cluster.options.begins_unborn;
         Changes::of(&mut self.cluster).plan_early_starts();
+        self.cluster.plan_reconfig();
         for member in 0..self.cluster.options.member_count {
             // The operator starts the servers at different times.
             let at_us = if begins_unborn { apart.magnitude(1, 5_000_000) } else { 0 };
@@ -198,7 +200,8 @@ impl Simulation {
             Event::Begin { member } => return Changes::of(cluster).begin(member, is_calm),
             Event::JoinLimit { life } => Changes::of(cluster).end_joining(life),
             Event::EndRemoved { life } => Changes::of(cluster).end_removed(life),
-            Event::TakeAway { member } => Changes::of(cluster).take_away(member),
+            Event::TakeAway { member } => Changes::of(cluster).take_removed_away(member),
+            Event::Reconfig => cluster.reconfig(is_calm),
             Event::Depart { member, number } => Changes::of(cluster).depart(member, number),
             Event::Leave { life, until_us } => cluster.leave(life, until_us, is_calm),
             Event::Frame { .. }
@@ -334,8 +337,8 @@ impl Simulation {
                 continue;
             }
             let unborn_us = host.unborn.as_ref().map(Unborn::started_us);
-            let is_voter = hosts.is_voter(member);
-            let server = host.server.as_ref().filter(|server| is_voter && !server.is_ready());
+            let serves = hosts.serves(member);
+            let server = host.server.as_ref().filter(|server| serves && !server.is_ready());
             let waits_us = unborn_us.or(server.map(Server::started_us));
             let waits_us = waits_us.map(|at_us| at_us.max(host.place.since_us));
             if waits_us.is_some_and(|at_us| since_us(at_us) > READY_US_MAX) {

@@ -52,7 +52,7 @@ use crate::member_changes::ChangeCounts;
 use changes::{ChangeJudge, ChangeLog, Ended};
 use giving_up::GivenUpCommands;
 use levels::Levels;
-use members::{MembersSeen, ShownIds};
+use members::{MembersSeen, Shown};
 use renewals::Renewals;
 
 pub use giving_up::GivenUpCounts;
@@ -683,11 +683,14 @@ impl Witness {
     /// again; they skip a batch that is not the next of its origin.)
     pub fn order(&self) -> Result<(Vec<Committed>, Vec<Times>), String> {
         let (mut committed, mut times) = (Vec::new(), Vec::new());
-        let mut changes = ChangeLog::default();
+        let (mut changes, mut shown) = (ChangeLog::default(), Shown::new(&self.members));
         self.each_command(|handed, time_ms, batch, _, framed| {
             let ended = changes.on_command(&framed.command);
+            shown.next(batch.origin, &framed.command);
             committed.push(match ended {
-                Some((_, Ended::Finished)) => Committed::ListChange,
+                Some((_, Ended::Finished)) => {
+                    Committed::ListChange { servers: shown.list(), time_ms }
+                }
                 _ => self.translate(batch.origin, time_ms, framed)?,
             });
             times.push(handed.times());
@@ -725,7 +728,7 @@ impl Witness {
         let (mut ordinal, mut grants) = (0, BTreeMap::new());
         // A copy of the machine that decides about permissions, from the first change of users or
         // roles on.
-        let (mut permits, mut ids): (Option<Machine>, _) = (None, ShownIds::new(&self.members));
+        let (mut permits, mut ids): (Option<Machine>, _) = (None, Shown::new(&self.members));
         self.each_command(|handed, _, batch, position, framed| {
             ordinal += 1;
             let times = handed.times();

@@ -172,6 +172,8 @@ pub enum Event {
         /// The number of the server.
         number: u64,
     },
+    /// Operators ask for a change of the list of servers, as ZooKeeper's clients do.
+    Reconfig,
 }
 
 /// A hasher that adds its input to the trace. Formatting each event as text instead would take

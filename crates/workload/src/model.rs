@@ -15,6 +15,9 @@ use crate::op::{Answer, CreateRequest, Op, Owner, Stat, USERS, error, flag, perm
 /// The znode below which ZooKeeper keeps quotas: the limits and the usage of a path `/p` are below
 /// this path followed by `/p`.
 const QUOTAS: &str = "/zookeeper/quota";
+
+/// The path of the znode with the list of servers.
+const CONFIG: &str = "/zookeeper/config";
 /// The name of the znode with the limits of a path.
 const LIMITS: &str = "zookeeper_limits";
 /// The name of the znode with the usage of a path: the count and the bytes at and below it.
@@ -178,8 +181,8 @@ impl Model {
     /// The state of a new server.
     pub fn new() -> Model {
         let mut znodes = BTreeMap::new();
-        for path in ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"] {
-            let is_config = path == "/zookeeper/config";
+        for path in ["/", "/zookeeper", "/zookeeper/quota", CONFIG] {
+            let is_config = path == CONFIG;
             let znode = Znode {
                 perms: if is_config { perms::READ } else { perms::ALL },
                 aversion: if is_config { -1 } else { 0 },
@@ -230,10 +233,20 @@ impl Model {
         Some(had)
     }
 
-    /// Notes that the list of servers changes, which takes a zxid.
-    pub fn change_list(&mut self) {
+    /// Notes that the list of servers changes. The change takes a zxid, which is the version of the
+    /// list. `servers` is the list that clients see, without the line of its version; `None` if they
+    /// see none.
+    pub fn change_list(&mut self, servers: Option<&str>, time_ms: i64) {
         self.ordinal += 1;
         self.zxid += 1;
+        let Some(servers) = servers else { return };
+        let text = format!("{servers}version={:x}", self.zxid);
+        let znode = self.znodes.get_mut(CONFIG).expect("no client can delete it");
+        znode.data = Some(text.into_bytes());
+        (znode.mzxid, znode.mtime) = (self.zxid, time_ms);
+        // A ZooKeeper server sets the version so (`ZKDatabase.initConfigInZKDatabase`).
+        znode.version = -1;
+        self.note(ChangeKind::DataSet, CONFIG);
     }
 
     /// Begins a command with several transactions, which [`Model::expire`] or [`Model::remove_due`]

@@ -70,7 +70,12 @@ pub enum Committed {
         time_ms: i64,
     },
     /// The list of servers changes.
-    ListChange,
+    ListChange {
+        /// The list that clients see, without the line of its version; `None` if they see none.
+        servers: Option<String>,
+        /// The leader's time, in ms.
+        time_ms: i64,
+    },
     /// An earlier state is restored from a snapshot.
     Install {
         /// The number of commands that the snapshot contains.
@@ -392,7 +397,9 @@ impl<'h> Replay<'h> {
                 }
             }
             Committed::Configure(settings) => self.model.configure(*settings),
-            Committed::ListChange => self.model.change_list(),
+            Committed::ListChange { servers, time_ms } => {
+                self.model.change_list(servers.as_deref(), *time_ms);
+            }
         }
         self.changes.extend(self.model.take_changes());
         self.note_ended();

@@ -330,8 +330,9 @@ impl HttpClient {
         if let (HttpAnswer::Health(health), Wish::Health(path, query)) =
             (&answer, call.request.wish)
         {
-            // An old build that cannot run the read, and an alarm, stay that way.
-            let lasting = [etcd::Error::NotCapable.text(), "ALARM NOSPACE"];
+            // An old build that cannot run the read, an alarm, and an observer stay that way.
+            let lasting =
+                [etcd::Error::NotCapable.text(), "ALARM NOSPACE", "the local server is a learner"];
             if health.is_good || lasting.iter().any(|text| health.text.contains(text)) {
                 self.unhealthy.retain(|question| *question != (path, query));
             }

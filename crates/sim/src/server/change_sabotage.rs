@@ -42,10 +42,15 @@ pub(super) fn forge_answers(
 /// The command that finishes the accepted change of a leader's state; `None` if there is none.
 pub(super) fn forged_finish(machine: &Machine) -> Option<LoopInput> {
     let open = machine.control().servers().open_change().filter(|open| open.is_accepted)?;
+    submitted(ConnectionId(0), ControlCommand::Finish(open.id))
+}
+
+/// A command of this connection that is handed to Loop, and for whose outcome nobody waits. `None`
+/// if it is too large.
+pub(super) fn submitted(connection: ConnectionId, command: ControlCommand) -> Option<LoopInput> {
     let nobody = encode_identities([].into_iter());
     let mut batch = BatchBuilder::default();
-    let command = Command::Control(ControlCommand::Finish(open.id));
-    batch.push(ConnectionId(0), &nobody, &command).ok()?;
+    batch.push(connection, &nobody, &Command::Control(command)).ok()?;
     let (batch, waiters) = (batch.finish(), Vec::new());
     Some(LoopInput::Front(ToLoop::Submit(Submission { front: FrontId(0), batch, waiters })))
 }

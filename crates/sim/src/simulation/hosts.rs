@@ -72,11 +72,10 @@ impl DerefMut for Hosts {
 impl Hosts {
     /// Machines on which no process has run. `more` is the generator for changes of the
     /// configuration; `None` if the run does not change those settings.
-    /// The ensemble begins with the first `begin_count` machines.
-    pub fn new(machines: Vec<Host>, more: Option<Random>, begin_count: usize) -> Hosts {
+    pub fn new(machines: Vec<Host>, more: Option<Random>, options: &Options) -> Hosts {
         Hosts {
             machines,
-            list: Roster::new(begin_count),
+            list: Roster::new(options),
             lives: 0,
             ended: LifeCounts::default(),
             more,
@@ -135,7 +134,7 @@ impl Hosts {
     pub fn are_ready(&self) -> bool {
         let is_ready = |member: usize| self[member].server.as_ref().is_some_and(Server::is_ready);
         let is_there = |member: usize| self[member].server.is_some();
-        self.members_in().into_iter().all(|it| is_ready(it) || (!self.is_voter(it) && is_there(it)))
+        self.members_in().into_iter().all(|it| is_ready(it) || (!self.serves(it) && is_there(it)))
     }
 
     /// A description of all members, as text for people.
@@ -223,7 +222,7 @@ impl Hosts {
         let mut views = servers.map(|(member, server)| {
             let (status, machine) = (server.status(), server.machine());
             let state = (machine.index(), machine.mark(), machine.digest());
-            (server.is_ready() || !self.is_voter(member), status.term, status.leader, state)
+            (server.is_ready() || !self.serves(member), status.term, status.leader, state)
         });
         let first = views.next();
         first.is_some_and(|(is_ready, _, leader, ..)| is_ready && leader.is_some())
@@ -238,7 +237,7 @@ impl Hosts {
                 && host.server.as_ref().is_some_and(|server| {
                     // A sync that began while the disk was slow may take seconds more.
                     server.is_disk_done(now_us + USUAL_SYNC_US_MAX)
-                        && (server.is_ready() || !self.is_voter(member))
+                        && (server.is_ready() || !self.serves(member))
                         && server.status().transferring_to.is_none()
                 });
             host.is_treated_well(now_us) && is_there && host.lost.is_none()

@@ -15,11 +15,12 @@ use super::cluster::Cluster;
 use super::host::Host;
 use super::hosts::Hosts;
 use super::roster::{Numbers, Short, Standing};
+use crate::disk::Lost;
 use crate::etcd_clients::changer::Changer;
 use crate::etcd_clients::client::EtcdClient;
 use crate::limits::{
     DEPARTED_LINKS_US, DISCOVERY_US_MAX, JOIN_US_MAX, READY_US_MAX, REMOVED_SERVES_US,
-    TAKEN_AWAY_CALM_US, TAKEN_AWAY_US_MAX,
+    RETURN_US_MAX, SILENT_US_MIN, TAKEN_AWAY_CALM_US, TAKEN_AWAY_US_MAX,
 };
 use crate::links::Pair;
 use crate::member_changes::ChangeCounts;
@@ -41,9 +42,14 @@ impl Hosts {
         (0..self.len()).filter(|member| self.is_in(*member)).collect()
     }
 
-    /// The machines of the ensemble whose servers serve clients: those that are to vote.
+    /// The machines of the ensemble whose servers serve clients.
     pub fn serving(&self) -> Vec<usize> {
-        self.members_in().into_iter().filter(|member| self.is_voter(*member)).collect()
+        self.members_in().into_iter().filter(|member| self.serves(*member)).collect()
+    }
+
+    /// Whether the server of a machine is to serve clients: it is to vote, or is an observer.
+    pub fn serves(&self, member: usize) -> bool {
+        self.is_voter(member) || self.list.observers.contains(&(member as u64 + 1))
     }
 
     /// The machines that were started and not taken away. Clients know their addresses, and faults
@@ -121,7 +127,8 @@ impl<'c> Changes<'c> {
     fn check_removed(&mut self, member: usize) -> Result<(), String> {
         let now_us = self.0.world.now_us;
         let host = &mut self.0.hosts[member];
-        let Some(removed_version) = host.place.removed_version else { return Ok(()) };
+        let removed_version = host.place.removed_version.filter(|_| !host.place.is_guest);
+        let Some(removed_version) = removed_version else { return Ok(()) };
         let version = |server: &Server| server.machine().control().servers().list().version;
         let has_applied = host.server.as_ref().is_some_and(|it| version(it) >= removed_version);
         if !has_applied {
@@ -147,11 +154,17 @@ impl<'c> Changes<'c> {
         };
         let numbers = |role| with(role).map(|(number, _)| *number).collect::<Numbers>();
         let (voters, learners) = (numbers(ServerRole::Voter), numbers(ServerRole::Learner));
-        let text = format!("the list has version {version:x}: {voters:?} and {learners:?}");
+        let observers = list.iter().filter(|(_, it)| it.role == ServerRole::Observer);
+        let observers = observers.map(|(number, _)| *number).collect();
+        let guests = self.0.witness.members.guests(version);
+        let text = format!(
+            "the list has version {version:x}: {voters:?}, {learners:?} and the guests {guests:?}"
+        );
         let now_us = self.0.world.now_us;
         let before: Vec<usize> = self.0.hosts.members_in();
         let list = &mut self.0.hosts.list;
         (list.version, list.voters, list.learners) = (version, voters, learners);
+        list.observers = observers;
         for member in self.0.hosts.present() {
             let number = member as u64 + 1;
             let list = &self.0.hosts.list;
@@ -159,11 +172,17 @@ impl<'c> Changes<'c> {
             let place = &mut self.0.hosts[member].place;
             if is_listed && !before.contains(&member) {
                 place.since_us = now_us;
+                (place.removed_version, place.applied_removal_us) = (None, None);
             }
+            // It stays so after it is retired: only another member can tell it that.
+            place.is_guest = !is_listed && (place.is_guest || guests.contains(&number));
             if !is_listed && before.contains(&member) {
                 place.removed_version = Some(version);
                 self.take_away_later(member, is_calm);
             }
+        }
+        for member in 0..self.0.hosts.len() {
+            self.maybe_return(member);
         }
         self.0.say(None, || text);
     }
@@ -174,6 +193,23 @@ impl<'c> Changes<'c> {
             false => self.0.world.random.magnitude(TAKEN_AWAY_CALM_US, TAKEN_AWAY_US_MAX),
         };
         self.0.world.schedule(self.0.world.now_us + wait_us, Event::TakeAway { member });
+    }
+
+    /// If the server of a machine that was taken away is listed again, plans its return with its
+    /// old directory.
+    fn maybe_return(&mut self, member: usize) {
+        let (list, number) = (&self.0.hosts.list, member as u64 + 1);
+        let is_listed = list.voters.contains(&number) || list.learners.contains(&number);
+        let place = &mut self.0.hosts[member].place;
+        if place.standing != Standing::Gone || !is_listed || place.is_planned {
+            return;
+        }
+        place.is_planned = true;
+        let wait_us = self.0.world.random.magnitude(1, RETURN_US_MAX);
+        // Before its directory is removed, no leader may count on it any more.
+        let silent_us = if place.knows_removal { SILENT_US_MIN } else { 0 };
+        let at_us = self.0.world.now_us + silent_us + wait_us;
+        self.0.world.schedule(at_us, Event::Begin { member });
     }
 
     /// Takes the machines of removed servers away at once, and leaves a minority of the voters down
@@ -253,16 +289,23 @@ impl<'c> Changes<'c> {
         }
     }
 
-    /// An operator takes the machine of a removed server away.
-    pub fn take_away(&mut self, member: usize) {
+    /// An operator takes the machine of a removed server away, unless it is listed again.
+    pub fn take_removed_away(&mut self, member: usize) {
+        if self.0.hosts[member].place.removed_version.is_some() {
+            self.take_away(member);
+        }
+    }
+
+    fn take_away(&mut self, member: usize) {
         if self.0.hosts[member].place.standing != Standing::Begun {
             return;
         }
         self.0.say(Some(member), || "its machine is taken away".to_string());
         self.0.maybe_end_process(member, false);
         let host = &mut self.0.hosts[member];
-        host.place.standing = Standing::Gone;
+        (host.place.standing, host.place.is_planned) = (Standing::Gone, false);
         (host.other, host.lost, host.copy) = (None, None, None);
+        self.maybe_return(member);
     }
 
     /// A member that was removed ends itself, a second after it has learned of that.
@@ -385,12 +428,22 @@ impl<'c> Changes<'c> {
     /// A machine of an added server is started for the first time.
     pub fn begin(&mut self, member: usize, is_calm: bool) -> Result<(), String> {
         let now_us = self.0.world.now_us;
-        let place = &mut self.0.hosts[member].place;
-        if place.standing != Standing::Spare {
-            return Ok(());
+        match self.0.hosts[member].place.standing {
+            Standing::Begun => return Ok(()),
+            Standing::Spare => self.0.hosts.list.counts.begun += 1,
+            Standing::Gone => self.0.hosts.list.counts.returned += 1,
         }
+        let place = &mut self.0.hosts[member].place;
+        let knows_removal = core::mem::replace(&mut place.knows_removal, false);
         (place.standing, place.since_us) = (Standing::Begun, now_us);
-        self.0.hosts.list.counts.begun += 1;
+        (place.removed_version, place.applied_removal_us) = (None, None);
+        if knows_removal && !self.has_vote_left(member) {
+            // Its process would end again, so the operator removes the directory, as its log says.
+            let host = &mut self.0.hosts[member];
+            host.disk.lose(Lost::All);
+            host.config.lost_count += 1;
+            self.0.witness.on_lost(member);
+        }
         // Its server may have been removed before it was ever started.
         let number = member as u64 + 1;
         let was_listed = self.0.witness.members.lists().values().any(|it| it.contains_key(&number));
@@ -399,6 +452,12 @@ impl<'c> Changes<'c> {
             self.take_away_later(member, is_calm);
         }
         self.0.start(member, is_calm)
+    }
+
+    /// Whether a directory of this machine has a vote, as the newest state has it.
+    fn has_vote_left(&self, member: usize) -> bool {
+        let is_its = |id: &u64| self.0.witness.members.machine_of(*id) == Some(member);
+        self.0.hosts.newest().is_some_and(|it| it.voters().iter().any(is_its))
     }
 
     /// Prepares a start: decides which servers the process makes links with, and whether it may
@@ -503,7 +562,7 @@ pub(super) fn is_retired(cluster: &Cluster, Pair { from, to }: Pair) -> bool {
     let (Some(server), Some(_)) = (&dialler.server, &other.server) else { return false };
     dialler.is_awake(now_us)
         && other.is_awake(now_us)
-        && dialler.place.reaches.contains(&(to as u64 + 1))
+        && (dialler.place.reaches.contains(&(to as u64 + 1)) || cluster.hosts.list.is_calm)
         && other.place.retired.contains(&server.hello().member)
 }
 

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use machine::MemberId;
 use machine::control::list_change::ChangeId;
 
+use super::options::Options;
+use super::reconfigs::Reconfigs;
 use crate::member_changes::ChangeCounts;
 
 /// The numbers of servers.
@@ -35,6 +37,8 @@ pub(super) struct Place {
     pub since_us: u64,
     /// The first version of the list without the machine's server, once it was removed.
     pub removed_version: Option<u64>,
+    /// Whether the removed server may serve on without a vote.
+    pub is_guest: bool,
     /// When the running process was first seen to have applied the removal, in us.
     pub applied_removal_us: Option<u64>,
     /// Whether the machine is to be started because a change may add it.
@@ -55,6 +59,7 @@ impl Place {
             kept: servers,
             since_us: 0,
             removed_version: None,
+            is_guest: false,
             applied_removal_us: None,
             is_planned: false,
             knows_removal: false,
@@ -71,12 +76,16 @@ pub(super) struct Roster {
     /// The voters, and the servers without a vote.
     pub voters: Numbers,
     pub learners: Numbers,
+    /// The servers in `learners` that are observers: they serve clients.
+    pub observers: Numbers,
     /// Whether the faults have stopped.
     pub is_calm: bool,
     /// The step of the open change that the leader was last seen at.
     pub step: Step,
     /// The machines that stay down at the end of the faults until the others have a leader.
     pub short: Option<Short>,
+    /// The operators that change the list as ZooKeeper's clients do; `None` if there are none.
+    pub reconfigs: Option<Reconfigs>,
     pub counts: ChangeCounts,
 }
 
@@ -92,8 +101,11 @@ pub(super) struct Short {
 }
 
 impl Roster {
-    /// The list of an ensemble that begins with so many servers.
-    pub fn new(count: usize) -> Roster {
-        Roster { voters: (1..=count as u64).collect(), ..Roster::default() }
+    /// The list of an ensemble at its beginning.
+    pub fn new(options: &Options) -> Roster {
+        let changes = options.changes.as_ref();
+        let reconfigs = changes.and_then(|it| it.reconfigs.as_ref()).map(Reconfigs::new);
+        let voters = (1..=options.member_count as u64).collect();
+        Roster { voters, reconfigs, ..Roster::default() }
     }
 }

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machine::control::list_change::{ChangeId, LeaderRefused, ListChange};
+use machine::control::list_change::{
+    Asker, ChangeId, ChangeRequest, JoiningServer, LeaderRefused, ListChange,
+};
 use machine::{Command, ControlCommand, ServerRole};
 use workload::etcd::history::CallId;
 
@@ -60,8 +62,11 @@ impl ChangeLog {
 
 /// A request in the log.
 struct Requested {
-    call: CallId,
+    /// The call of a client of etcd; `None` if an operator asked as ZooKeeper's clients do.
+    call: Option<CallId>,
     change: ListChange,
+    /// Whether removed servers serve on.
+    stays: bool,
     /// The number of the server that led when the change was accepted.
     leader: Option<u64>,
     /// How the change ended, and when the entry that ended it was first handed over, in us.
@@ -77,6 +82,8 @@ struct Replay {
     requests: BTreeMap<u64, Requested>,
     /// The list behind each finished change, in order.
     lists: Vec<List>,
+    /// All ids that servers had.
+    used_ids: BTreeSet<u64>,
     counts: ChangeCounts,
 }
 
@@ -86,6 +93,8 @@ pub(super) struct ChangeJudge<'c> {
     calls: BTreeMap<CallId, &'c ChangeCall>,
     log: ChangeLog,
     replay: Replay,
+    /// The numbers of the operators' requests so far.
+    logged: BTreeSet<u16>,
     /// The number of commands so far.
     ordinal: u64,
 }
@@ -94,7 +103,8 @@ impl<'c> ChangeJudge<'c> {
     /// The judge of these calls, before the first command.
     pub fn new(calls: impl Iterator<Item = &'c ChangeCall>) -> ChangeJudge<'c> {
         let calls = calls.map(|call| (call.id, call)).collect();
-        ChangeJudge { calls, log: ChangeLog::default(), replay: Replay::default(), ordinal: 0 }
+        let (log, replay, logged) = (ChangeLog::default(), Replay::default(), BTreeSet::new());
+        ChangeJudge { calls, log, replay, logged, ordinal: 0 }
     }
 
     /// Takes the next command. `leader` is the number of the server that led in the entry's term,
@@ -120,13 +130,20 @@ impl<'c> ChangeJudge<'c> {
                 self.replay.set(list.servers.iter().map(listed).collect());
             }
             Command::Control(ControlCommand::Request(request)) => {
-                let call = call()?;
-                let asked = self.calls.get(&call).map(|call| &call.asked);
                 let change = request.change.clone();
-                if !asked.is_some_and(|asked| is_asked_for(asked, &change)) {
-                    return Err(format!("{change:?} is logged for {call:?}, which is {asked:?}"));
-                }
-                let requested = Requested { call, change, leader: None, ended: None };
+                let call = match request.by {
+                    Asker::Operator => {
+                        self.check_operator(request, members)?;
+                        None
+                    }
+                    Asker::Etcd | Asker::Zk(_) => {
+                        let call = call()?;
+                        self.check_call(call, &change)?;
+                        Some(call)
+                    }
+                };
+                let stays = request.flags.stay;
+                let requested = Requested { call, change, stays, leader: None, ended: None };
                 self.replay.requests.insert(self.ordinal, requested);
             }
             Command::Control(ControlCommand::Accept(id)) => {
@@ -138,6 +155,27 @@ impl<'c> ChangeJudge<'c> {
         match self.log.on_command(command) {
             Some((id, ended)) => self.replay.end(id, (ended, handed_us), members),
             None => Ok(()),
+        }
+    }
+
+    /// Checks that a client's call asked for this change.
+    fn check_call(&self, call: CallId, change: &ListChange) -> Result<(), String> {
+        let asked = self.calls.get(&call).map(|call| &call.asked);
+        match asked.is_some_and(|asked| is_asked_for(asked, change)) {
+            true => Ok(()),
+            false => Err(format!("{change:?} is logged for {call:?}, which is {asked:?}")),
+        }
+    }
+
+    /// Checks that an operator asked for this change, and that it is logged for the first time.
+    fn check_operator(
+        &mut self,
+        request: &ChangeRequest,
+        members: &MembersSeen,
+    ) -> Result<(), String> {
+        match members.was_asked(request) && self.logged.insert(request.learners_max) {
+            true => Ok(()),
+            false => Err(format!("{request:?} is logged twice, or nobody asked for it")),
         }
     }
 
@@ -157,6 +195,7 @@ impl Replay {
     fn set(&mut self, list: List) {
         let highest = list.last_key_value().map_or(0, |(number, _)| *number);
         self.number_max = self.number_max.max(highest);
+        self.used_ids.extend(list.values().map(|it| it.id));
         self.list = list;
     }
 
@@ -169,9 +208,9 @@ impl Replay {
         let unknown = || format!("nobody requested change {id:?}, which ended");
         let requested = self.requests.get_mut(&id.0).ok_or_else(unknown)?;
         requested.ended = Some((ended, at_us));
-        let (change, leader) = (requested.change.clone(), requested.leader);
+        let (change, leader, stays) = (requested.change.clone(), requested.leader, requested.stays);
         match ended {
-            Ended::Finished => self.apply(&change, leader, members),
+            Ended::Finished => self.apply(&change, (leader, stays), members)?,
             Ended::Refused(LeaderRefused::NoQuorum) => self.counts.refused_no_quorum += 1,
             Ended::Refused(_) => self.counts.refused_otherwise += 1,
             Ended::GivenUp => self.counts.given_up += 1,
@@ -180,7 +219,15 @@ impl Replay {
     }
 
     /// Applies a finished change to the list.
-    fn apply(&mut self, change: &ListChange, leader: Option<u64>, members: &MembersSeen) {
+    ///
+    /// # Errors
+    /// A new server has an id that another one had.
+    fn apply(
+        &mut self,
+        change: &ListChange,
+        (leader, stays): (Option<u64>, bool),
+        members: &MembersSeen,
+    ) -> Result<(), String> {
         let mut list = self.list.clone();
         let known: Vec<(u64, u64)> = list.iter().map(|(number, it)| (*number, it.id)).collect();
         let number_of = |id: u64| known.iter().find(|(_, of)| *of == id).map(|(number, _)| *number);
@@ -209,10 +256,57 @@ impl Replay {
                 promoted.into_iter().for_each(|it| it.role = ServerRole::Voter);
                 self.counts.promoted += 1;
             }
-            ListChange::Malformed | ListChange::Incremental { .. } | ListChange::Whole(_) => {}
+            ListChange::Incremental { leaving, joining } => {
+                leaving.iter().for_each(|number| _ = list.remove(number));
+                for (number, server) in joining {
+                    list.insert(*number, self.joined(*number, server, members)?);
+                }
+                self.count_reconfig(&list, stays);
+            }
+            ListChange::Whole(all) => {
+                list.clear();
+                for (number, server) in all {
+                    list.insert(*number, self.joined(*number, server, members)?);
+                }
+                self.count_reconfig(&list, stays);
+            }
+            ListChange::Malformed => {}
         }
         self.set(list.clone());
         self.lists.push(list);
+        Ok(())
+    }
+
+    /// The record of a server that a reconfig names. A server that was not in the list before has a
+    /// new id.
+    fn joined(
+        &self,
+        number: u64,
+        server: &JoiningServer,
+        members: &MembersSeen,
+    ) -> Result<Listed, String> {
+        let seen = members.lists().values().nth(self.lists.len());
+        let seen = seen.and_then(|list| list.get(&number)).map_or(0, |it| it.id);
+        let id = self.list.get(&number).map_or(seen, |it| it.id);
+        if !self.list.contains_key(&number) && self.used_ids.contains(&id) {
+            return Err(format!(
+                "the new server {number} has the id {id:x}, which another one had"
+            ));
+        }
+        let [host, peer, _] = server.zk.parts();
+        let peer_urls = vec![format!("http://{host}:{peer}")];
+        Ok(Listed { id, role: server.role, peer_urls })
+    }
+
+    fn count_reconfig(&mut self, next: &List, stays: bool) {
+        self.counts.reconfigs += 1;
+        let is_observer = |listed: &Listed| listed.role == ServerRole::Observer;
+        let new = next.iter().filter(|(number, it)| {
+            is_observer(it) && !self.list.get(number).is_some_and(is_observer)
+        });
+        self.counts.observers += new.count();
+        let left = self.list.keys().filter(|number| !next.contains_key(number)).count();
+        self.counts.guests += if stays { left } else { 0 };
     }
 
     /// Checks that the lists that members showed are those of the finished changes, in order.
@@ -230,7 +324,7 @@ impl Replay {
     }
 
     fn check_answer(&self, call: &ChangeCall) -> Result<(), String> {
-        let its = self.requests.values().filter(|requested| requested.call == call.id);
+        let its = self.requests.values().filter(|requested| requested.call == Some(call.id));
         let finished = its.filter_map(|requested| match requested.ended {
             Some((Ended::Finished, at_us)) => Some(at_us),
             _ => None,

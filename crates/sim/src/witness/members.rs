@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use machine::control::list_change::ChangeRequest;
 use machine::{
     Changes, Command, ConnectionId, ControlCommand, Level, Machine, MemberId, Origin, ServerRole,
     Stamp,
@@ -44,8 +45,13 @@ pub struct MembersSeen {
     judged_terms: BTreeSet<u64>,
     /// The lists of servers that a change has made, by version.
     lists: BTreeMap<u64, List>,
-    /// The id of each server, by number, from level 5 on.
-    server_ids: BTreeMap<u64, u64>,
+    /// The servers without a vote that each such list leaves beside it, by number.
+    guests: BTreeMap<u64, BTreeSet<u64>>,
+    /// The ids that the server of each number had, from level 5 on, in the order in which they were
+    /// seen. A server that is removed and listed again gets another id.
+    server_ids: BTreeMap<u64, Vec<u64>>,
+    /// The changes that operators asked for as ZooKeeper's clients do, by the requests' numbers.
+    asked: BTreeMap<u16, ChangeRequest>,
 }
 
 impl MembersSeen {
@@ -59,9 +65,24 @@ impl MembersSeen {
         self.machines.insert(member, machine);
     }
 
-    /// The id of the server with this number; 0 if no state had it.
+    /// The first id of the server with this number; 0 if no state had it.
     pub fn id_of(&self, number: u64) -> u64 {
-        self.server_ids.get(&number).copied().unwrap_or(0)
+        self.server_ids.get(&number).and_then(|ids| ids.first()).copied().unwrap_or(0)
+    }
+
+    /// An operator asks for a change as ZooKeeper's clients do.
+    pub fn on_asked(&mut self, request: &ChangeRequest) {
+        self.asked.insert(request.learners_max, request.clone());
+    }
+
+    /// Whether an operator has asked for this change.
+    pub fn was_asked(&self, request: &ChangeRequest) -> bool {
+        self.asked.get(&request.learners_max) == Some(request)
+    }
+
+    /// The servers without a vote beside the list of this version.
+    pub fn guests(&self, version: u64) -> BTreeSet<u64> {
+        self.guests.get(&version).cloned().unwrap_or_default()
     }
 
     /// The number of the machine of a directory.
@@ -72,8 +93,8 @@ impl MembersSeen {
     /// Whether clients may have seen a member under this id.
     pub fn is_shown_as(&self, member: MemberId, id: u64) -> bool {
         let machine = self.machines.get(&member).map(|machine| *machine as u64 + 1);
-        let server_id = machine.and_then(|number| self.server_ids.get(&number)).copied();
-        member.0 == id || server_id == Some(id)
+        let server_ids = machine.and_then(|number| self.server_ids.get(&number));
+        member.0 == id || server_ids.is_some_and(|ids| ids.contains(&id))
     }
 
     /// A member is about to write its vote for a candidate in a term.
@@ -175,9 +196,12 @@ impl MembersSeen {
         self.check_retired(machine)?;
         for number in servers.list().servers.keys() {
             let id = servers.id_of(*number).map_or(0, |id| id.0);
-            let known = *self.server_ids.entry(*number).or_insert(id);
-            if known != id || id == 0 {
-                return Err(format!("server {number} has the ids {known:x} and {id:x}"));
+            let known = self.server_ids.entry(*number).or_default();
+            if !known.contains(&id) {
+                known.push(id);
+            }
+            if id == 0 || (known.first() != Some(&id) && !servers.is_managed()) {
+                return Err(format!("server {number} has the ids {known:x?}"));
             }
         }
         if !servers.is_managed() {
@@ -196,24 +220,28 @@ impl MembersSeen {
         }
         self.check_finished(machine.index().0, &list)?;
         self.lists.insert(version, list);
+        let numbers = servers.to_reach().into_keys();
+        let guests = numbers.filter(|number| servers.is_guest(*number)).collect();
+        self.guests.insert(version, guests);
         Ok(())
     }
 
-    /// Checks that no retired member is in the membership, or registered.
+    /// Checks that no retired member has a vote, or is registered. It may become a learner, if its
+    /// addition was proposed before.
     fn check_retired(&self, machine: &Machine) -> Result<(), String> {
         let servers = machine.control().servers();
         let membership = self.memberships.range(..=machine.index().0).next_back();
-        let is_member = |id: &MemberId| {
+        let has_vote = |id: &MemberId| {
             membership.is_some_and(|(_, it)| {
-                let mut members = it.voters.iter().chain(&it.voters_outgoing).chain(&it.learners);
+                let mut members = it.voters.iter().chain(&it.voters_outgoing);
                 members.any(|member| *member == id.0)
             })
         };
         let mut retired = servers.retired();
-        match retired.find(|id| is_member(id) || servers.number_of(*id).is_some()) {
+        match retired.find(|id| has_vote(id) || servers.number_of(*id).is_some()) {
             None => Ok(()),
             Some(id) => Err(format!(
-                "member {} is retired, and is a member at entry {}",
+                "member {} is retired, and votes or is registered at entry {}",
                 id.0,
                 machine.index().0
             )),
@@ -253,17 +281,25 @@ impl MembersSeen {
     }
 }
 
-/// Follows the ids of members in the committed order, as etcd's clients see them. It keeps a copy
-/// of the machine that applies the commands about members only.
-pub(super) struct ShownIds {
+/// Follows the list of servers and the ids of members in the committed order, as clients see them.
+/// It keeps a copy of the machine that applies the commands about members only.
+pub(super) struct Shown {
     /// `None` if members do not change: then clients see the members' own ids.
     machine: Option<Machine>,
 }
 
-impl ShownIds {
-    /// The ids before the first command.
-    pub fn new(members: &MembersSeen) -> ShownIds {
-        ShownIds { machine: members.is_watched.then(Machine::default) }
+impl Shown {
+    /// What is shown before the first command.
+    pub fn new(members: &MembersSeen) -> Shown {
+        Shown { machine: members.is_watched.then(Machine::default) }
+    }
+
+    /// The list that ZooKeeper's clients see, without the line of its version; `None` if they see
+    /// none.
+    pub fn list(&self) -> Option<String> {
+        let text = self.machine.as_ref()?.control().servers().list().zk_text()?;
+        let end = text.rfind("version=").unwrap_or(text.len());
+        Some(text[..end].to_string())
     }
 
     /// Takes the next command. Returns the id of the member that handed it over.
