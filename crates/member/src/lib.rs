@@ -49,6 +49,7 @@ pub use leader::digests::Difference;
 pub use log_writer::LogWriter;
 pub use membership::bootstrap::Bootstrap;
 pub use membership::hello::Hello;
+pub use membership::joining::BrokenRule;
 pub use membership::levels::RaiseRefused;
 pub use membership::servers::LinkedServer;
 pub use order::{BadPeer, Condemned, Fetching, Leadership, Loop, LoopCounts, LoopHeld, LoopOutput};

@@ -52,6 +52,20 @@ pub(crate) enum JoinStep {
     HandOver(Vec<MemberId>),
 }
 
+/// A rule of the changes of members that a member breaks on purpose. Real members break none; the
+/// simulator shows that its judges notice each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrokenRule {
+    /// Voters that leave are removed at once, and not made learners first.
+    Demotion,
+    /// A learner gets a vote before it has caught up.
+    CatchUp,
+    /// A member without a vote that has left is forgotten, and may come back under its id.
+    Tombstones,
+    /// A member hands over commands before it has a vote, or is registered to serve without one.
+    Registration,
+}
+
 /// A leader's view of the ensemble: the input of a step.
 pub(crate) struct JoinView<'a> {
     pub servers: &'a Servers,
@@ -66,6 +80,8 @@ pub(crate) struct JoinView<'a> {
     /// alive.
     pub has_listened: bool,
     pub now_ms: u64,
+    /// The rule that this member breaks; `None` in real servers.
+    pub broken: Option<BrokenRule>,
 }
 
 impl Joining {
@@ -79,7 +95,7 @@ impl Joining {
     pub fn step(&mut self, view: &JoinView<'_>) -> Option<JoinStep> {
         let is_soon =
             self.asked_ms.is_some_and(|asked_ms| view.now_ms < asked_ms + REGISTERS_INTERVAL_MS);
-        if !is_soon && let Some(command) = command(view.servers, view.membership) {
+        if !is_soon && let Some(command) = command(view) {
             self.asked_ms = Some(view.now_ms);
             return Some(JoinStep::Submit(command));
         }
@@ -158,7 +174,9 @@ fn hand_over(to: Vec<u64>) -> Option<JoinStep> {
     (!to.is_empty()).then_some(JoinStep::HandOver(to))
 }
 
-fn command(servers: &Servers, membership: &Membership) -> Option<Command<'static>> {
+fn command(view: &JoinView<'_>) -> Option<Command<'static>> {
+    let JoinView { servers, membership, .. } = view;
+    let has_tombstones = view.broken != Some(BrokenRule::Tombstones);
     let known =
         core::iter::once(servers.own).chain(servers.linked.iter().map(|(id, it)| (*id, it.number)));
     for (member, server) in known {
@@ -187,7 +205,8 @@ fn command(servers: &Servers, membership: &Membership) -> Option<Command<'static
             return None;
         }
         // A member that hands over commands without a vote must never come back under its id.
-        Some(match is_gone || is_guest || !servers.votes(*number) {
+        let is_for_good = is_gone || is_guest || !servers.votes(*number);
+        Some(match is_for_good && has_tombstones {
             true => ControlCommand::Retire(member),
             false => ControlCommand::Forget { member },
         })
@@ -266,6 +285,9 @@ fn is_silent(view: &JoinView<'_>, member: u64) -> bool {
 fn has_caught_up(view: &JoinView<'_>, member: u64) -> bool {
     if member == view.servers.own.0.0 {
         return true;
+    }
+    if view.broken == Some(BrokenRule::CatchUp) {
+        return !is_silent(view, member);
     }
     let peer = view.peers.iter().find(|peer| peer.member_id == member);
     peer.is_some_and(|peer| {

@@ -18,7 +18,7 @@ use replica::PeerStatus;
 use super::Loop;
 use super::memberships::Memberships;
 use crate::membership::hello::Known;
-use crate::membership::joining::{JoinStep, JoinView};
+use crate::membership::joining::{BrokenRule, JoinStep, JoinView};
 use crate::membership::levels::{Levels, RaiseRefused};
 use crate::membership::servers::{LinkedServer, Servers};
 use crate::order::limits::REPLACED_SILENCE_MS;
@@ -34,6 +34,8 @@ pub(super) struct Members {
     /// The servers of the state when they were last compared with what the driver knows; `None` if
     /// the driver decides by its configuration which links it makes.
     told: Option<Arc<machine::Servers>>,
+    /// The rule that this member breaks; `None` in real servers.
+    broken: Option<BrokenRule>,
 }
 
 impl Members {
@@ -44,7 +46,7 @@ impl Members {
         memberships: Memberships,
         levels: Levels,
     ) -> Members {
-        Members { servers, servers_wanted, memberships, levels, told: None }
+        Members { servers, servers_wanted, memberships, levels, told: None, broken: None }
     }
 
     /// The servers of the members, from the state and the links.
@@ -85,7 +87,8 @@ impl Members {
         let (own, number) = self.servers.own;
         let registered = &self.servers.registered;
         let serves_without_vote = registered.number_of(own) == Some(number);
-        self.is_voter() || (serves_without_vote && registered.serves_without_vote(own))
+        let serves_without_vote = serves_without_vote && registered.serves_without_vote(own);
+        self.is_voter() || serves_without_vote || self.broken == Some(BrokenRule::Registration)
     }
 
     /// Whether this member is the only voter.
@@ -302,6 +305,11 @@ impl Loop {
         self.raising().unwrap_or(Level::FIRST).max(self.level())
     }
 
+    /// Makes this member break a rule of the changes of members, for the simulator.
+    pub fn break_rule(&mut self, rule: BrokenRule) {
+        self.members.broken = Some(rule);
+    }
+
     /// Takes the next step to add, promote or remove members, if this member leads.
     pub(super) fn pursue_joining(&mut self) {
         if !self.is_caught_up() || (self.members.is_alone() && !self.members.has_list_work()) {
@@ -321,6 +329,7 @@ impl Loop {
             level,
             has_listened: now_ms >= leading.since_ms + REPLACED_SILENCE_MS,
             now_ms,
+            broken: self.members.broken,
         });
         match step {
             Some(JoinStep::Submit(command)) => self.intake.submit_own(&command),

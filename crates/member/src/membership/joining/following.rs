@@ -12,7 +12,9 @@ use machine::control::list_change::OpenChange;
 use machine::{Command, ControlCommand, ServerList, ServerRole};
 use replica::{MemberChange, Transition};
 
-use super::{JoinStep, JoinView, absent_server, change, hand_over, has_caught_up, server_of};
+use super::{
+    BrokenRule, JoinStep, JoinView, absent_server, change, hand_over, has_caught_up, server_of,
+};
 use crate::membership::limits::CHANGE_PATIENCE_MS;
 
 /// The votes that an accepted change moves.
@@ -44,9 +46,10 @@ pub(super) fn step(view: &JoinView<'_>, open: &OpenChange, pursued_ms: u64) -> O
             false => hand_over(successors),
         };
     }
+    let demotes = view.broken != Some(BrokenRule::Demotion);
     let leaving = votes.leaving.iter().map(|member| match absent_server(*member) {
-        Some(_) => MemberChange::Remove(*member),
-        None => MemberChange::AddLearner(*member),
+        None if demotes => MemberChange::AddLearner(*member),
+        _ => MemberChange::Remove(*member),
     });
     let changes = gaining().chain(leaving).collect();
     Some(JoinStep::Change(change(Transition::JointExplicit, changes)))

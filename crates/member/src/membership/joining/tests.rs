@@ -66,6 +66,7 @@ fn step_of(
         silent_ticks_min,
         has_listened,
         now_ms,
+        broken: None,
     })
 }
 
@@ -249,6 +250,7 @@ fn a_server_that_does_not_know_the_level_is_not_added() {
             silent_ticks_min: 50,
             has_listened: true,
             now_ms: 10,
+            broken: None,
         })
     };
     let older = LinkedServer { level_max: Level::FIRST, ..LinkedServer::of(2) };
