@@ -458,6 +458,8 @@ struct Judged {
     persisting: VecDeque<PersistId>,
     /// The number of this member's newest batch that was handed to Apply.
     announced: u64,
+    /// When the member last had a vote, or a state by which it serves without one, in us.
+    served_us: Option<u64>,
     /// Since when entries may have waited in Loop because the disk had enough work, in us; `None`
     /// if none can.
     waiting_since_us: Option<u64>,
@@ -486,6 +488,7 @@ impl Judged {
         Judged {
             persisting: VecDeque::new(),
             announced: 0,
+            served_us: None,
             waiting_since_us: None,
             syncs: BTreeMap::new(),
             snapshot_index,
@@ -701,9 +704,12 @@ impl Server {
             .on_recovered(config.number, &restored, &recovered.machine, world.now_us, is_wrong)
             .map_err(Death::Bug)?;
         let settings = Arc::new(recovered.machine.zk().settings().clone());
-        let (member, apply) =
+        let (mut member, apply) =
             recovery::start(origin, &recovered.machine, restored, config.options.clone())
                 .map_err(|error| Death::Bug(error.to_string()))?;
+        if let Some(Sabotage::Changes(ChangeSabotage::Broken(rule))) = config.sabotage {
+            member.break_rule(rule);
+        }
         let throttle = Arc::new(Throttle::new(config.throttles.config.clone()));
         let of_fronts = ZkFrontConfig {
             throttle: throttle.clone(),

@@ -708,11 +708,13 @@ impl Witness {
         &self,
         calls: impl Iterator<Item = &'c ChangeCall>,
     ) -> Result<ChangeCounts, String> {
-        let mut judge = ChangeJudge::new(calls);
+        self.members.check_demotions()?;
+        let mut judge = ChangeJudge::new(calls, &self.members);
         self.each_command(|handed, _, batch, position, framed| {
             let leader = self.leaders.get(&handed.term).map(|(member, _)| *member as u64 + 1);
             let call = || self.etcd.call_of(batch.origin, batch.sequence, position);
-            judge.on_command(&framed.command, (leader, handed.handed_us), &self.members, call)
+            let of = (&self.members, batch.origin);
+            judge.on_command(&framed.command, (leader, handed.handed_us), of, call)
         })?;
         judge.finish(&self.members)
     }

@@ -49,7 +49,8 @@ impl Choice {
         if members.len() > 1 && is_free && !random.one_in(4) {
             self.member = *random.pick(members);
         } else if !self.is_obedient && !members.contains(&self.member) {
-            self.member = members[0];
+            // All machines may be away for a while: then the client tries the same one again.
+            self.member = members.first().copied().unwrap_or(self.member);
         }
         self.member
     }

@@ -2,6 +2,7 @@
 
 use machine::entry::{BatchBuilder, encode_identities};
 use machine::{Command, ConnectionId, ControlCommand, Level, Machine};
+use member::BrokenRule;
 use member::message::{FrontId, LoopInput, Submission, Ticket, ToLoop};
 
 use crate::etcd_clients::network::SentResult;
@@ -17,6 +18,8 @@ pub enum ChangeSabotage {
     FinishedBeforeVotesMoved,
     /// A member that was removed does not end.
     RemovalIgnored,
+    /// Loop breaks a rule.
+    Broken(BrokenRule),
 }
 
 /// For a sabotage of answers, answers the changes that a Front hands to Loop.

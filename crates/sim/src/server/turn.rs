@@ -16,6 +16,7 @@ use storage::record::{EntryKind, SnapshotPoint};
 
 use super::change_sabotage::forged_finish;
 use super::{ChangeSabotage, Death, Lived, Sabotage, Server, disk_failed};
+use crate::limits::SERVES_ON_US_MAX;
 use crate::witness::Witness;
 use crate::witness::levels::raise_of;
 use crate::witness::renewals::{Asked, Leader};
@@ -75,6 +76,7 @@ impl Server {
         }
         self.give_disk(output.disk, since_us, world, witness)?;
         self.judge_memberships(witness)?;
+        self.note_serving(world.now_us);
         self.give_apply(output.apply, world, witness)?;
         self.give_peers(output.peers, witness)?;
         if !output.snapshot.is_empty() {
@@ -125,6 +127,26 @@ impl Server {
                 members.check_votes(leader, self.member.memberships()).map_err(Death::Bug)
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Notes when the member may hand over commands of its clients.
+    fn note_serving(&mut self, now_us: u64) {
+        let (own, servers) = (self.origin.member, self.machine.control().servers());
+        if self.member.voters().contains(&own.0) || servers.serves_without_vote(own) {
+            self.judged.served_us = Some(now_us);
+        }
+    }
+
+    /// Checks that the member may hand over commands of its clients. It learns late that it may not
+    /// any more.
+    fn check_serving(&self, world: &World, witness: &Witness) -> Lived {
+        let is_known = |at_us: u64| world.now_us <= at_us + SERVES_ON_US_MAX;
+        match !witness.members.is_watched || self.judged.served_us.is_some_and(is_known) {
+            true => Ok(()),
+            false => {
+                Err(Death::Bug("hands over commands, and has no vote and no leave".to_string()))
+            }
         }
     }
 
@@ -483,6 +505,9 @@ impl Server {
                 }
                 ToApply::Expect { sequence, front, waiters } => {
                     self.judged.announced = *sequence;
+                    if front.is_some() {
+                        self.check_serving(world, witness)?;
+                    }
                     if let Some(front) = front.filter(|it| self.fronts.etcd_position(*it).is_some())
                     {
                         let tickets = waiters.iter().map(|waiter| waiter.ticket).collect();

@@ -7,6 +7,7 @@
 //! of their removal.
 
 use machine::{MemberId, ServerRole, Servers};
+use member::limits::CAUGHT_UP_ENTRIES;
 use member::membership::bootstrap::Attendance;
 use replica::Role;
 use storage::datadir::{self, IDENTITY_FILE};
@@ -20,7 +21,7 @@ use crate::etcd_clients::changer::Changer;
 use crate::etcd_clients::client::EtcdClient;
 use crate::limits::{
     DEPARTED_LINKS_US, DISCOVERY_US_MAX, JOIN_US_MAX, READY_US_MAX, REMOVED_SERVES_US,
-    RETURN_US_MAX, SILENT_US_MIN, TAKEN_AWAY_CALM_US, TAKEN_AWAY_US_MAX,
+    RETURN_US_MAX, SILENT_US_MIN, TAKEN_AWAY_CALM_US, TAKEN_AWAY_US_MAX, VOTE_LAG_MAX,
 };
 use crate::links::Pair;
 use crate::member_changes::ChangeCounts;
@@ -95,10 +96,36 @@ impl<'c> Changes<'c> {
             return Ok(());
         }
         self.follow_list(is_calm);
+        self.check_new_voters()?;
         if !is_calm {
             self.maybe_kill_leader();
         }
         (0..self.0.hosts.len()).try_for_each(|member| self.check_removed(member))
+    }
+
+    /// Checks that the members that get a vote have almost the whole log.
+    fn check_new_voters(&mut self) -> Result<(), String> {
+        let Some((from, new)) = self.0.witness.members.newest_voters() else { return Ok(()) };
+        if core::mem::replace(&mut self.0.hosts.list.judged_from, from) == from
+            || self.0.hosts.is_any_deceiving()
+        {
+            return Ok(());
+        }
+        let last_index = |id: &MemberId| {
+            let host = self.0.hosts.iter().find(|host| host.member() == Some(*id))?;
+            Some(host.server.as_ref()?.status().last_index)
+        };
+        let lags = |id: &&MemberId| {
+            last_index(id).is_some_and(|last| last + CAUGHT_UP_ENTRIES + VOTE_LAG_MAX < from)
+        };
+        match new.iter().find(lags) {
+            None => Ok(()),
+            Some(id) => Err(format!(
+                "member {} gets a vote at entry {from}, and has the log up to {:?} only",
+                id.0,
+                last_index(id)
+            )),
+        }
     }
 
     /// Sometimes ends the leader's process when a change has come a step further.

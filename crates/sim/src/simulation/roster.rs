@@ -80,6 +80,8 @@ pub(super) struct Roster {
     pub observers: Numbers,
     /// Whether the faults have stopped.
     pub is_calm: bool,
+    /// The entry from which the last judged membership is active.
+    pub judged_from: u64,
     /// The step of the open change that the leader was last seen at.
     pub step: Step,
     /// The machines that stay down at the end of the faults until the others have a leader.

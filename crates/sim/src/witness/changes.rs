@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use machine::control::list_change::{
     Asker, ChangeId, ChangeRequest, JoiningServer, LeaderRefused, ListChange,
 };
-use machine::{Command, ControlCommand, ServerRole};
+use machine::{Command, ControlCommand, MemberId, Origin, ServerRole};
 use workload::etcd::history::CallId;
 
-use super::members::{List, Listed, MembersSeen};
+use super::members::{List, Listed, MembersSeen, Shown};
 use crate::etcd_clients::changer::{Asked, Came, ChangeCall};
 use crate::member_changes::ChangeCounts;
 
@@ -95,16 +95,24 @@ pub(super) struct ChangeJudge<'c> {
     replay: Replay,
     /// The numbers of the operators' requests so far.
     logged: BTreeSet<u16>,
+    /// The state of the list so far.
+    shown: Shown,
+    /// The members that left without a vote: they must never come back under their ids.
+    gone: BTreeSet<MemberId>,
     /// The number of commands so far.
     ordinal: u64,
 }
 
 impl<'c> ChangeJudge<'c> {
     /// The judge of these calls, before the first command.
-    pub fn new(calls: impl Iterator<Item = &'c ChangeCall>) -> ChangeJudge<'c> {
+    pub fn new(
+        calls: impl Iterator<Item = &'c ChangeCall>,
+        members: &MembersSeen,
+    ) -> ChangeJudge<'c> {
         let calls = calls.map(|call| (call.id, call)).collect();
         let (log, replay, logged) = (ChangeLog::default(), Replay::default(), BTreeSet::new());
-        ChangeJudge { calls, log, replay, logged, ordinal: 0 }
+        let (shown, gone) = (Shown::new(members), BTreeSet::new());
+        ChangeJudge { calls, log, replay, logged, shown, gone, ordinal: 0 }
     }
 
     /// Takes the next command. `leader` is the number of the server that led in the entry's term,
@@ -117,10 +125,11 @@ impl<'c> ChangeJudge<'c> {
         &mut self,
         command: &Command<'_>,
         (leader, handed_us): (Option<u64>, u64),
-        members: &MembersSeen,
+        (members, origin): (&MembersSeen, Origin),
         call: impl FnOnce() -> Result<CallId, String>,
     ) -> Result<(), String> {
         self.ordinal += 1;
+        self.check_gone(command, origin)?;
         match command {
             Command::Control(ControlCommand::SetServers(list)) if self.replay.lists.is_empty() => {
                 let listed = |(number, record): (&u64, &machine::ServerRecord)| {
@@ -155,6 +164,26 @@ impl<'c> ChangeJudge<'c> {
         match self.log.on_command(command) {
             Some((id, ended)) => self.replay.end(id, (ended, handed_us), members),
             None => Ok(()),
+        }
+    }
+
+    /// Checks that no member that left without a vote is registered again.
+    fn check_gone(&mut self, command: &Command<'_>, origin: Origin) -> Result<(), String> {
+        if let Command::Control(ControlCommand::Forget { member } | ControlCommand::Retire(member)) =
+            command
+            && self.shown.is_registered(*member)
+            && !self.shown.is_to_vote(*member)
+        {
+            self.gone.insert(*member);
+        }
+        self.shown.next(origin, command);
+        match command {
+            Command::Control(ControlCommand::Register { member, .. })
+                if self.gone.contains(member) && self.shown.is_registered(*member) =>
+            {
+                Err(format!("member {} left without a vote, and is registered again", member.0))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use machine::control::list_change::ChangeRequest;
 use machine::{
-    Changes, Command, ConnectionId, ControlCommand, Level, Machine, MemberId, Origin, ServerRole,
-    Stamp,
+    Changes, Command, ConnectionId, ControlCommand, Level, Machine, MemberId, Origin, ServerRecord,
+    ServerRole, Stamp,
 };
 use member::membership::bootstrap::absent_server;
 use storage::wal::Membership;
@@ -270,6 +270,48 @@ impl MembersSeen {
         }
     }
 
+    /// Checks that a voter that leaves is made a learner first. Only a placeholder is removed at
+    /// once, and a voter whose place a new voter takes.
+    ///
+    /// # Errors
+    /// Voters were removed.
+    pub fn check_demotions(&self) -> Result<(), String> {
+        let mut before: Option<&Membership> = None;
+        for (from, next) in &self.memberships {
+            let Some(last) = before.replace(next) else { continue };
+            let is_left = |id: &&u64| {
+                let mut all = next.voters.iter().chain(&next.voters_outgoing).chain(&next.learners);
+                !all.any(|other| other == *id) && absent_server(**id).is_none()
+            };
+            let old =
+                if last.voters_outgoing.is_empty() { &last.voters } else { &last.voters_outgoing };
+            let left = old.iter().filter(is_left).count();
+            let gained = last.voters.iter().chain(&next.voters).filter(|id| !old.contains(id));
+            if left > gained.collect::<BTreeSet<_>>().len() {
+                return Err(format!(
+                    "voters are removed and not made learners first, at entry {from}: {last:?}, \
+                     {next:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The voters that the newest membership gives a vote, and the entry from which it is active;
+    /// `None` if it gives none.
+    pub fn newest_voters(&self) -> Option<(u64, Vec<MemberId>)> {
+        let mut newest = self.memberships.iter().rev();
+        let ((from, last), (_, before)) = (newest.next()?, newest.next()?);
+        let is_new = |id: &&u64| {
+            !before.voters.contains(id)
+                && !before.voters_outgoing.contains(id)
+                && !last.voters_outgoing.contains(id)
+        };
+        let new: Vec<MemberId> =
+            last.voters.iter().filter(is_new).map(|id| MemberId(*id)).collect();
+        (!new.is_empty()).then_some((*from, new))
+    }
+
     /// The newest list that a change has made, with its version; `None` if none has.
     pub fn newest_list(&self) -> Option<(u64, &List)> {
         self.lists.last_key_value().map(|(version, list)| (*version, list))
@@ -292,6 +334,22 @@ impl Shown {
     /// What is shown before the first command.
     pub fn new(members: &MembersSeen) -> Shown {
         Shown { machine: members.is_watched.then(Machine::default) }
+    }
+
+    /// Whether a member is registered.
+    pub fn is_registered(&self, member: MemberId) -> bool {
+        let number = |machine: &Machine| machine.control().servers().number_of(member);
+        self.machine.as_ref().is_some_and(|machine| number(machine).is_some())
+    }
+
+    /// Whether a member's server is to vote, or the state does not say.
+    pub fn is_to_vote(&self, member: MemberId) -> bool {
+        let Some(machine) = &self.machine else { return true };
+        let servers = machine.control().servers();
+        let record =
+            servers.number_of(member).map(|number| servers.list_to_follow().servers.get(&number));
+        let votes = |it: Option<&ServerRecord>| it.is_some_and(|it| it.role == ServerRole::Voter);
+        !servers.is_decided() || record.is_none_or(votes)
     }
 
     /// The list that ZooKeeper's clients see, without the line of its version; `None` if they see

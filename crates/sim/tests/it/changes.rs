@@ -1,5 +1,6 @@
 //! Ensembles whose members etcd's clients add, remove, move and promote.
 
+use member::BrokenRule;
 use sim::fault::FaultMix;
 use sim::server::{ChangeSabotage, Sabotage};
 use sim::{ChangeCounts, ENSEMBLE_SEEDS, Options};
@@ -21,7 +22,7 @@ fn check(all: impl Iterator<Item = Options>) -> ChangeCounts {
 
 #[test]
 fn members_change_beside_all_faults() {
-    let counts = check(seeds(25));
+    let counts = check(seeds(40));
     let ChangeCounts { runs, added, added_learners, promoted, updated, removed, .. } = counts;
     for (what, count) in [
         ("runs", runs),
@@ -38,6 +39,10 @@ fn members_change_beside_all_faults() {
         ("removed members that ended", counts.ended),
         ("leaders killed in the middle of a change", counts.leaders_killed),
         ("minorities killed right after a change", counts.ended_short),
+        ("finished reconfigs", counts.reconfigs),
+        ("observers", counts.observers),
+        ("guests", counts.guests),
+        ("machines that came back", counts.returned),
     ] {
         assert!(count > 0, "no {what}: {counts:?}");
     }
@@ -95,4 +100,24 @@ fn a_change_that_finishes_before_the_votes_have_moved_is_noticed() {
 #[test]
 fn a_removed_member_that_goes_on_is_noticed() {
     check_noticed(ChangeSabotage::RemovalIgnored, "goes on, and has applied its removal");
+}
+
+#[test]
+fn voters_that_are_removed_and_not_made_learners_first_are_noticed() {
+    check_noticed(ChangeSabotage::Broken(BrokenRule::Demotion), "not made learners first");
+}
+
+#[test]
+fn a_vote_for_a_member_that_has_not_caught_up_is_noticed() {
+    check_noticed(ChangeSabotage::Broken(BrokenRule::CatchUp), "gets a vote at entry");
+}
+
+#[test]
+fn a_member_that_left_without_a_vote_and_comes_back_is_noticed() {
+    check_noticed(ChangeSabotage::Broken(BrokenRule::Tombstones), "is registered again");
+}
+
+#[test]
+fn a_member_that_hands_over_commands_without_leave_is_noticed() {
+    check_noticed(ChangeSabotage::Broken(BrokenRule::Registration), "no vote and no leave");
 }
