@@ -256,8 +256,8 @@ pub const DEPARTED_LINKS_US: u64 = 10_000_000;
 /// How long a member that was removed serves on, as in the real server.
 pub const REMOVED_SERVES_US: u64 = 1_000_000;
 
-/// How many entries more than a leader allows a member may be behind when it gets its vote: the entry
-/// that gives the vote is one of them.
+/// How many entries more than a leader allows a member may be behind when it gets its vote: the
+/// entry that gives the vote is one of them.
 pub const VOTE_LAG_MAX: u64 = 2;
 
 /// How long Loop may not know that its member has lost its leave to hand over commands, in us.

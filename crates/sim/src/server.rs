@@ -458,7 +458,7 @@ struct Judged {
     persisting: VecDeque<PersistId>,
     /// The number of this member's newest batch that was handed to Apply.
     announced: u64,
-    /// When the member last had a vote, or a state by which it serves without one, in us.
+    /// When the member last had a vote, or a state that lets it serve without one, in us.
     served_us: Option<u64>,
     /// Since when entries may have waited in Loop because the disk had enough work, in us; `None`
     /// if none can.

@@ -108,7 +108,7 @@ impl Simulation {
         self.begin_asking();
         let begins_unborn = self.cluster.options.begins_unborn;
         Changes::of(&mut self.cluster).plan_early_starts();
-        self.cluster.plan_reconfig();
+        Changes::of(&mut self.cluster).plan_reconfig();
         for member in 0..self.cluster.options.member_count {
             // The operator starts the servers at different times.
             let at_us = if begins_unborn { apart.magnitude(1, 5_000_000) } else { 0 };
@@ -201,7 +201,7 @@ impl Simulation {
             Event::JoinLimit { life } => Changes::of(cluster).end_joining(life),
             Event::EndRemoved { life } => Changes::of(cluster).end_removed(life),
             Event::TakeAway { member } => Changes::of(cluster).take_removed_away(member),
-            Event::Reconfig => cluster.reconfig(is_calm),
+            Event::Reconfig => Changes::of(cluster).reconfig(is_calm),
             Event::Depart { member, number } => Changes::of(cluster).depart(member, number),
             Event::Leave { life, until_us } => cluster.leave(life, until_us, is_calm),
             Event::Frame { .. }

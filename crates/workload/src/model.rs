@@ -234,8 +234,8 @@ impl Model {
     }
 
     /// Notes that the list of servers changes. The change takes a zxid, which is the version of the
-    /// list. `servers` is the list that clients see, without the line of its version; `None` if they
-    /// see none.
+    /// list. `servers` is the list that clients see, without the line of its version; `None` if
+    /// they see none.
     pub fn change_list(&mut self, servers: Option<&str>, time_ms: i64) {
         self.ordinal += 1;
         self.zxid += 1;

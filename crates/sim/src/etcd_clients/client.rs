@@ -305,7 +305,8 @@ impl EtcdClient {
         if members.len() > 1 && !is_visiting && !self.random.one_in(4) {
             self.member = *self.random.pick(members);
         } else if !members.contains(&self.member) {
-            self.member = members[0];
+            // All machines may be away for a while: then the client tries the same one again.
+            self.member = members.first().copied().unwrap_or(self.member);
         }
         self.member
     }

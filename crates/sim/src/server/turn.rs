@@ -75,8 +75,7 @@ impl Server {
                 .map_err(Death::Bug)?;
         }
         self.give_disk(output.disk, since_us, world, witness)?;
-        self.judge_memberships(witness)?;
-        self.note_serving(world.now_us);
+        self.judge_memberships(witness, world.now_us)?;
         self.give_apply(output.apply, world, witness)?;
         self.give_peers(output.peers, witness)?;
         if !output.snapshot.is_empty() {
@@ -117,7 +116,8 @@ impl Server {
     }
 
     /// Judges the memberships that Loop knows, and the votes of a leader.
-    fn judge_memberships(&self, witness: &mut Witness) -> Lived {
+    fn judge_memberships(&mut self, witness: &mut Witness, now_us: u64) -> Lived {
+        self.note_serving(now_us);
         let members = &mut witness.members;
         members.on_memberships(self.member.memberships()).map_err(Death::Bug)?;
         let replica::Status { role, term, .. } = self.seen.status;

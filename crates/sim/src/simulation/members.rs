@@ -6,7 +6,7 @@
 //! removed ends itself; an operator takes away the machines of removed servers that did not learn
 //! of their removal.
 
-use machine::{MemberId, ServerRole, Servers};
+use machine::{Level, MemberId, ServerRole, Servers};
 use member::limits::CAUGHT_UP_ENTRIES;
 use member::membership::bootstrap::Attendance;
 use replica::Role;
@@ -15,6 +15,7 @@ use storage::datadir::{self, IDENTITY_FILE};
 use super::cluster::Cluster;
 use super::host::Host;
 use super::hosts::Hosts;
+use super::reconfigs::Reconfigs;
 use super::roster::{Numbers, Short, Standing};
 use crate::disk::Lost;
 use crate::etcd_clients::changer::Changer;
@@ -411,6 +412,55 @@ impl<'c> Changes<'c> {
         for pair in [Pair { from: member, to: other }, Pair { from: other, to: member }] {
             self.0.links.break_off(&mut self.0.world, pair);
         }
+    }
+
+    // Reconfigs.
+
+    /// Schedules the operators' next reconfig, if they make one.
+    pub fn plan_reconfig(&mut self) {
+        let next_us = self.0.hosts.list.reconfigs.as_mut().and_then(Reconfigs::next_us);
+        if let Some(wait_us) = next_us {
+            self.0.world.schedule(self.0.world.now_us + wait_us, Event::Reconfig);
+        }
+    }
+
+    /// Operators ask some member for a reconfig.
+    pub fn reconfig(&mut self, is_calm: bool) {
+        if is_calm {
+            return;
+        }
+        self.plan_reconfig();
+        let serves = |member: &usize| {
+            let host = &self.0.hosts[*member];
+            let is_serving = |server: &Server| {
+                server.is_ready() && server.machine().control().level().level >= Level::MEMBERS
+            };
+            host.is_awake(self.0.world.now_us) && host.server.as_ref().is_some_and(is_serving)
+        };
+        let serving: Vec<usize> = self.0.hosts.present().into_iter().filter(serves).collect();
+        if serving.is_empty() {
+            return;
+        }
+        let member = *self.0.world.random.pick(&serving);
+        let Some(server) = &self.0.hosts[member].server else { return };
+        let list = server.machine().control().servers().list().clone();
+        let mut spare = self.startable();
+        spare.retain(|number| !list.servers.contains_key(number));
+        let Some(reconfigs) = &mut self.0.hosts.list.reconfigs else { return };
+        let request = reconfigs.draw(&list, &spare);
+        self.0.say(Some(member), || format!("an operator asks for {request:?}"));
+        self.0.witness.members.on_asked(&request);
+        if let Some(server) = &mut self.0.hosts[member].server {
+            server.ask_change(&request, &mut self.0.world);
+        }
+    }
+
+    /// The numbers of the machines that were started once, and of the first one that was not.
+    fn startable(&self) -> Vec<u64> {
+        let is_spare = |host: &Host| host.place.standing == Standing::Spare;
+        let first = self.0.hosts.iter().position(is_spare);
+        let begun = (0..self.0.hosts.len()).filter(|at| !is_spare(&self.0.hosts[*at]));
+        begun.chain(first).map(|member| member as u64 + 1).collect()
     }
 
     // Starts.

@@ -5,14 +5,10 @@
 use std::collections::BTreeMap;
 
 use machine::control::list_change::{Asker, ChangeFlags, ChangeRequest, JoiningServer, ListChange};
-use machine::{Level, ServerList, ServerRole, ZkAddresses};
+use machine::{ServerList, ServerRole, ZkAddresses};
 use workload::generate::Random;
 
-use super::cluster::Cluster;
-use super::roster::Standing;
 use crate::member_changes::ReconfigLoad;
-use crate::server::Server;
-use crate::world::Event;
 
 /// The operators' random choices, and the requests that they still make.
 #[derive(Clone, Debug)]
@@ -32,13 +28,13 @@ impl Reconfigs {
     }
 
     /// How long the operators wait until their next request, in us; `None` if they make none.
-    fn next_us(&mut self) -> Option<u64> {
+    pub fn next_us(&mut self) -> Option<u64> {
         self.left = self.left.checked_sub(1)?;
         Some(self.random.magnitude(10_000, self.rest_us_max))
     }
 
     /// Draws a request. `spare` are the numbers of servers that could join.
-    fn draw(&mut self, list: &ServerList, spare: &[u64]) -> ChangeRequest {
+    pub fn draw(&mut self, list: &ServerList, spare: &[u64]) -> ChangeRequest {
         let random = &mut self.random;
         let listed: Vec<u64> = list.servers.keys().copied().collect();
         let change = match random.one_in(3) {
@@ -101,58 +97,4 @@ fn joining(number: u64, random: &mut Random) -> JoiningServer {
 fn addresses(number: u64, which: u64) -> ZkAddresses {
     let servers = format!("server{number}-{which}:2888:3888");
     ZkAddresses { servers, clients: Some(format!("server{number}-{which}:2181")) }
-}
-
-impl Cluster {
-    /// Schedules the operators' next request, if they make one.
-    pub fn plan_reconfig(&mut self) {
-        let next_us = self.hosts.list.reconfigs.as_mut().and_then(Reconfigs::next_us);
-        if let Some(wait_us) = next_us {
-            self.world.schedule(self.world.now_us + wait_us, Event::Reconfig);
-        }
-    }
-
-    /// Operators ask some member for a change of the list.
-    pub fn reconfig(&mut self, is_calm: bool) {
-        if is_calm {
-            return;
-        }
-        self.plan_reconfig();
-        let serves = |member: &usize| {
-            let host = &self.hosts[*member];
-            let is_serving = |server: &Server| {
-                server.is_ready() && server.machine().control().level().level >= Level::MEMBERS
-            };
-            host.is_awake(self.world.now_us) && host.server.as_ref().is_some_and(is_serving)
-        };
-        let serving: Vec<usize> = self.hosts.present().into_iter().filter(serves).collect();
-        let spare = self.spare_numbers();
-        if serving.is_empty() {
-            return;
-        }
-        let member = *self.world.random.pick(&serving);
-        let Some(server) = &self.hosts[member].server else { return };
-        let list = server.machine().control().servers().list().clone();
-        let unlisted = |number: &u64| !list.servers.contains_key(number);
-        let spare: Vec<u64> = spare.into_iter().filter(unlisted).collect();
-        let Some(reconfigs) = &mut self.hosts.list.reconfigs else { return };
-        let request = reconfigs.draw(&list, &spare);
-        self.say(Some(member), || format!("an operator asks for {request:?}"));
-        self.witness.members.on_asked(&request);
-        if let Some(server) = &mut self.hosts[member].server {
-            server.ask_change(&request, &mut self.world);
-        }
-    }
-
-    /// The numbers of the machines that were started once, and of the first one that was not.
-    fn spare_numbers(&self) -> Vec<u64> {
-        let mut numbers = Vec::new();
-        for (member, host) in self.hosts.iter().enumerate() {
-            numbers.push(member as u64 + 1);
-            if host.place.standing == Standing::Spare {
-                break;
-            }
-        }
-        numbers
-    }
 }

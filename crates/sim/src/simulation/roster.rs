@@ -80,7 +80,7 @@ pub(super) struct Roster {
     pub observers: Numbers,
     /// Whether the faults have stopped.
     pub is_calm: bool,
-    /// The entry from which the last judged membership is active.
+    /// The first entry of the last judged membership.
     pub judged_from: u64,
     /// The step of the open change that the leader was last seen at.
     pub step: Step,

@@ -297,8 +297,8 @@ impl MembersSeen {
         Ok(())
     }
 
-    /// The voters that the newest membership gives a vote, and the entry from which it is active;
-    /// `None` if it gives none.
+    /// The first entry of the newest membership, and the members that get a vote by it; `None` if
+    /// none does.
     pub fn newest_voters(&self) -> Option<(u64, Vec<MemberId>)> {
         let mut newest = self.memberships.iter().rev();
         let ((from, last), (_, before)) = (newest.next()?, newest.next()?);
