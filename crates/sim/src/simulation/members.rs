@@ -531,10 +531,11 @@ impl<'c> Changes<'c> {
         self.0.start(member, is_calm)
     }
 
-    /// Whether a directory of this machine has a vote, as the newest state has it.
+    /// Whether a directory of this machine has a vote, as the newest state has it. It may, if no
+    /// process runs.
     fn has_vote_left(&self, member: usize) -> bool {
         let is_its = |id: &u64| self.0.witness.members.machine_of(*id) == Some(member);
-        self.0.hosts.newest().is_some_and(|it| it.voters().iter().any(is_its))
+        self.0.hosts.newest().is_none_or(|it| it.voters().iter().any(is_its))
     }
 
     /// Prepares a start: decides which servers the process makes links with, and whether it may
