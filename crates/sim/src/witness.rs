@@ -686,7 +686,7 @@ impl Witness {
         let (mut changes, mut shown) = (ChangeLog::default(), Shown::new(&self.members));
         self.each_command(|handed, time_ms, batch, _, framed| {
             let ended = changes.on_command(&framed.command);
-            shown.next(batch.origin, &framed.command);
+            shown.next(&stamp(time_ms, batch, framed), &framed.command);
             committed.push(match ended {
                 Some((_, Ended::Finished)) => {
                     Committed::ListChange { servers: shown.list(), time_ms }
@@ -710,10 +710,10 @@ impl Witness {
     ) -> Result<ChangeCounts, String> {
         self.members.check_demotions()?;
         let mut judge = ChangeJudge::new(calls, &self.members);
-        self.each_command(|handed, _, batch, position, framed| {
+        self.each_command(|handed, time_ms, batch, position, framed| {
             let leader = self.leaders.get(&handed.term).map(|(member, _)| *member as u64 + 1);
             let call = || self.etcd.call_of(batch.origin, batch.sequence, position);
-            let of = (&self.members, batch.origin);
+            let of = (&self.members, &stamp(time_ms, batch, framed));
             judge.on_command(&framed.command, (leader, handed.handed_us), of, call)
         })?;
         judge.finish(&self.members)
@@ -731,11 +731,12 @@ impl Witness {
         // A copy of the machine that decides about permissions, from the first change of users or
         // roles on.
         let (mut permits, mut ids): (Option<Machine>, _) = (None, Shown::new(&self.members));
-        self.each_command(|handed, _, batch, position, framed| {
+        self.each_command(|handed, time_ms, batch, position, framed| {
             ordinal += 1;
             let times = handed.times();
             let led_since_us = self.led_since_us.get(&handed.term).copied().unwrap_or(0);
-            let (term, origin) = (handed.term, ids.next(batch.origin, &framed.command));
+            let (term, origin) =
+                (handed.term, ids.next(&stamp(time_ms, batch, framed), &framed.command));
             let of = |claimed| EtcdCommand { claimed, times, origin, term, led_since_us };
             if let Some(claimed) = self.claim_of_space(batch, position, &framed.command)? {
                 order.push(of(claimed));
@@ -970,6 +971,12 @@ impl Witness {
             },
         })
     }
+}
+
+/// The stamp of a command in the log.
+fn stamp<'b>(time_ms: i64, batch: &'b Batch<'_>, framed: &Framed<'_>) -> Stamp<'b> {
+    let identities = &batch.identities[framed.identity_list];
+    Stamp { time_ms, origin: batch.origin, connection: framed.connection, identities }
 }
 
 /// Applies a command of etcd's space to `permits`, a copy of the machine that decides about

@@ -228,8 +228,9 @@ impl<'c> Changes<'c> {
     fn maybe_return(&mut self, member: usize) {
         let (list, number) = (&self.0.hosts.list, member as u64 + 1);
         let is_listed = list.voters.contains(&number) || list.learners.contains(&number);
+        let is_wanted = is_listed || self.is_about_to_be_listed(member);
         let place = &mut self.0.hosts[member].place;
-        if place.standing != Standing::Gone || !is_listed || place.is_planned {
+        if place.standing != Standing::Gone || !is_wanted || place.is_planned {
             return;
         }
         place.is_planned = true;
@@ -244,7 +245,9 @@ impl<'c> Changes<'c> {
     /// until the others have a leader.
     pub fn begin_short(&mut self) {
         for member in self.0.hosts.present() {
-            if self.0.hosts[member].place.removed_version.is_some() {
+            if self.0.hosts[member].place.removed_version.is_some()
+                && !self.is_about_to_be_listed(member)
+            {
                 self.take_away(member);
             }
         }
@@ -317,11 +320,24 @@ impl<'c> Changes<'c> {
         }
     }
 
-    /// An operator takes the machine of a removed server away, unless it is listed again.
+    /// An operator takes the machine of a removed server away, unless it is listed again. While a
+    /// change may list it, he waits.
     pub fn take_removed_away(&mut self, member: usize) {
-        if self.0.hosts[member].place.removed_version.is_some() {
-            self.take_away(member);
+        if self.0.hosts[member].place.removed_version.is_none() {
+            return;
         }
+        match self.is_about_to_be_listed(member) {
+            true => self.take_away_later(member, true),
+            false => self.take_away(member),
+        }
+    }
+
+    /// Whether the newest open change would list the server of a machine. Its vote may come before
+    /// the change finishes.
+    fn is_about_to_be_listed(&self, member: usize) -> bool {
+        let newest = self.0.hosts.newest().map(|it| it.machine().control().servers());
+        let open = newest.and_then(|servers| servers.open_change());
+        open.is_some_and(|open| open.next.servers.contains_key(&(member as u64 + 1)))
     }
 
     fn take_away(&mut self, member: usize) {

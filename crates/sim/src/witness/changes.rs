@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use machine::control::list_change::{
     Asker, ChangeId, ChangeRequest, JoiningServer, LeaderRefused, ListChange,
 };
-use machine::{Command, ControlCommand, MemberId, Origin, ServerRole};
+use machine::{Command, ControlCommand, MemberId, ServerRole, Stamp};
 use workload::etcd::history::CallId;
 
 use super::members::{List, Listed, MembersSeen, Shown};
@@ -125,11 +125,11 @@ impl<'c> ChangeJudge<'c> {
         &mut self,
         command: &Command<'_>,
         (leader, handed_us): (Option<u64>, u64),
-        (members, origin): (&MembersSeen, Origin),
+        (members, stamp): (&MembersSeen, &Stamp<'_>),
         call: impl FnOnce() -> Result<CallId, String>,
     ) -> Result<(), String> {
         self.ordinal += 1;
-        self.check_gone(command, origin)?;
+        self.check_gone(command, stamp)?;
         match command {
             Command::Control(ControlCommand::SetServers(list)) if self.replay.lists.is_empty() => {
                 let listed = |(number, record): (&u64, &machine::ServerRecord)| {
@@ -168,7 +168,7 @@ impl<'c> ChangeJudge<'c> {
     }
 
     /// Checks that no member that left without a vote is registered again.
-    fn check_gone(&mut self, command: &Command<'_>, origin: Origin) -> Result<(), String> {
+    fn check_gone(&mut self, command: &Command<'_>, stamp: &Stamp<'_>) -> Result<(), String> {
         if let Command::Control(ControlCommand::Forget { member } | ControlCommand::Retire(member)) =
             command
             && self.shown.is_registered(*member)
@@ -176,7 +176,7 @@ impl<'c> ChangeJudge<'c> {
         {
             self.gone.insert(*member);
         }
-        self.shown.next(origin, command);
+        self.shown.next(stamp, command);
         match command {
             Command::Control(ControlCommand::Register { member, .. })
                 if self.gone.contains(member) && self.shown.is_registered(*member) =>

@@ -4,10 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use machine::control::list_change::ChangeRequest;
-use machine::{
-    Changes, Command, ConnectionId, ControlCommand, Level, Machine, MemberId, Origin, ServerRecord,
-    ServerRole, Stamp,
-};
+use machine::{Changes, Command, Level, Machine, MemberId, ServerRecord, ServerRole, Stamp};
 use member::membership::bootstrap::absent_server;
 use storage::wal::Membership;
 
@@ -324,7 +321,7 @@ impl MembersSeen {
 }
 
 /// Follows the list of servers and the ids of members in the committed order, as clients see them.
-/// It keeps a copy of the machine that applies the commands about members only.
+/// It keeps a copy of the machine.
 pub(super) struct Shown {
     /// `None` if members do not change: then clients see the members' own ids.
     machine: Option<Machine>,
@@ -361,15 +358,10 @@ impl Shown {
     }
 
     /// Takes the next command. Returns the id of the member that handed it over.
-    pub fn next(&mut self, origin: Origin, command: &Command<'_>) -> u64 {
-        let Some(machine) = &mut self.machine else { return origin.member.0 };
-        let id = machine.control().etcd_id_of(origin.member);
-        let stamp = Stamp { time_ms: 0, origin, connection: ConnectionId(0), identities: &[] };
-        // Each command counts, since a change has the ordinal of its request.
-        let nothing = Command::Control(ControlCommand::Nothing);
-        let is_of_members = matches!(command, Command::Control(_));
-        let command = if is_of_members { command } else { &nothing };
-        machine.apply(&stamp, command, &mut Changes::default());
+    pub fn next(&mut self, stamp: &Stamp<'_>, command: &Command<'_>) -> u64 {
+        let Some(machine) = &mut self.machine else { return stamp.origin.member.0 };
+        let id = machine.control().etcd_id_of(stamp.origin.member);
+        machine.apply(stamp, command, &mut Changes::default());
         id
     }
 }
