@@ -80,6 +80,8 @@ pub(crate) struct JoinView<'a> {
     /// alive.
     pub has_listened: bool,
     pub now_ms: u64,
+    /// Whether a change of the membership is under way, which `membership` does not have yet.
+    pub is_changing: bool,
     /// The rule that this member breaks; `None` in real servers.
     pub broken: Option<BrokenRule>,
 }
@@ -194,6 +196,10 @@ fn command(view: &JoinView<'_>) -> Option<Command<'static>> {
     }
     if let Some(described) = servers.undescribed() {
         return Some(Command::Control(described));
+    }
+    // The change that is under way may add one of them.
+    if view.is_changing {
+        return None;
     }
     let registered = servers.registered.members();
     let mut left = registered.iter().filter(|(member, _)| !membership.contains(member.0));

@@ -329,6 +329,7 @@ impl Loop {
             level,
             has_listened: now_ms >= leading.since_ms + REPLACED_SILENCE_MS,
             now_ms,
+            is_changing: self.replica.is_changing_membership(),
             broken: self.members.broken,
         });
         match step {

@@ -129,6 +129,7 @@ impl Ensemble {
             level: Level::MEMBERS,
             has_listened: true,
             now_ms: self.now_ms,
+            is_changing: false,
             broken: None,
         })
     }
