@@ -385,12 +385,30 @@ impl<'c> Changes<'c> {
             let at_us = self.0.world.now_us + DEPARTED_LINKS_US;
             self.0.world.schedule(at_us, Event::Depart { member, number: other });
         }
+        self.end_links_of_retired(member);
         if is_removed {
-            place.knows_removal = true;
+            self.0.hosts[member].place.knows_removal = true;
             let life = self.0.hosts[member].life;
             self.0.say(Some(member), || "it learns that it was removed".to_string());
             let at_us = self.0.world.now_us + REMOVED_SERVES_US;
             self.0.world.schedule(at_us, Event::EndRemoved { life });
+        }
+    }
+
+    /// Ends a member's links with the retired members that it knows of. They dial again, and learn
+    /// that they are retired.
+    fn end_links_of_retired(&mut self, member: usize) {
+        let Cluster { hosts, links, world, .. } = &mut *self.0;
+        let retired = &hosts[member].place.retired;
+        let is_retired = |other: &usize| {
+            let server = hosts[*other].server.as_ref();
+            server.is_some_and(|server| retired.contains(&server.hello().member))
+        };
+        let others = (0..hosts.len()).filter(|other| *other != member && is_retired(other));
+        for other in others.collect::<Vec<_>>() {
+            for pair in [Pair { from: member, to: other }, Pair { from: other, to: member }] {
+                links.break_off(world, pair);
+            }
         }
     }
 
