@@ -25,8 +25,9 @@ pub(super) struct Following<'a> {
     cluster: &'a ClusterConfig,
     node: &'a Node,
     is_etcd_program: bool,
-    /// Where this server listens for other servers, if the list decides that.
-    listens: ListenAddress,
+    /// Where this server listens for other servers; `None` once it has given that up for an address
+    /// that is not bound yet.
+    listens: Option<ListenAddress>,
     /// Whether the address that the list has could not be bound.
     is_refused: bool,
     /// Where this server is to listen for ZooKeeper's clients.
@@ -56,8 +57,7 @@ impl<'a> Following<'a> {
         }
         let first = config.cluster.as_ref().and_then(|it| Some((it, it.listen.first()?.clone())));
         Ok(first.map(|(cluster, listens)| {
-            let stored = cluster.version;
-            let is_refused = false;
+            let (listens, stored, is_refused) = (Some(listens), cluster.version, false);
             Following {
                 config,
                 cluster,
@@ -109,8 +109,12 @@ impl<'a> Following<'a> {
         }
         let list = servers.list();
         let is_new = servers.is_managed() && list.version != self.stored;
-        let zoo_cfg = self.config.source.file.as_ref().filter(|_| self.config.source.is_zoo_cfg);
-        if let Some(zoo_cfg) = zoo_cfg.filter(|_| is_new && list.servers.contains_key(&own)) {
+        let source = &self.config.source;
+        let is_wanted = source.is_zoo_cfg && self.config.replicated.reconfig_enabled;
+        let zoo_cfg = source.file.as_ref().filter(|_| is_wanted && is_new);
+        // A file without the servers that etcd's clients have added would be a wrong list.
+        let fits = list.servers.values().all(|record| record.zk.is_some());
+        if let Some(zoo_cfg) = zoo_cfg.filter(|_| fits && list.servers.contains_key(&own)) {
             self.stored = list.version;
             // The state has the list. The file is for people, and for the next start.
             if let Err(error) = rewrite(zoo_cfg, list, own) {
@@ -135,14 +139,15 @@ impl<'a> Following<'a> {
             });
         }
         let Some(record) = servers.list_to_follow().servers.get(&own) else { return true };
-        let Some(wanted) = self.cluster.listen_of(record).filter(|it| *it != self.listens) else {
+        let wanted = self.cluster.listen_of(record);
+        let Some(wanted) = wanted.filter(|it| Some(it) != self.listens.as_ref()) else {
             return true;
         };
         let (cluster, asked, former) = (self.cluster.clone(), wanted.clone(), self.listens.clone());
         // A name may take long to be resolved.
-        let bound = tokio::task::spawn_blocking(move || match is_same(&asked, &former) {
-            true => Ok(None),
-            false => peers::try_listen(&cluster, &asked).map(Some),
+        let bound = tokio::task::spawn_blocking(move || match former {
+            Some(former) if is_same(&asked, &former) => Ok(None),
+            _ => peers::try_listen(&cluster, &asked).map(Some),
         });
         match bound.await.unwrap_or_else(|ended| Err(ended.into())) {
             Ok(listener) => {
@@ -150,7 +155,7 @@ impl<'a> Following<'a> {
                     tracing::info!("other servers reach this one at {wanted} now");
                     self.node.listen_to_peers(vec![listener]);
                 }
-                self.listens = wanted;
+                self.listens = Some(wanted);
                 self.is_refused = false;
                 true
             }
@@ -159,7 +164,7 @@ impl<'a> Following<'a> {
                     tracing::warn!("{error:#}; it is tried again each second");
                 }
                 self.is_refused = true;
-                if wanted.port == self.listens.port {
+                if self.listens.take_if(|former| former.port == wanted.port).is_some() {
                     // The former listener may be in the way. It ends a little later.
                     self.node.listen_to_peers(Vec::new());
                 }
@@ -175,7 +180,7 @@ fn is_same(one: &ListenAddress, other: &ListenAddress) -> bool {
     one.into_iter().any(|address| other.contains(&address))
 }
 
-/// What is stored in the data directory, for errors.
+/// The file in the data directory, as errors name it.
 const SERVERS_FILE: &str = "the list of servers in the data directory";
 
 /// Writes the list to a new dynamic file, and makes the `zoo.cfg` name it. The first time, the
