@@ -139,7 +139,7 @@ impl Members {
 
     /// The servers of the state, if the driver was told last of another version of the list, of
     /// other servers to reach, or of other retired members. `None` while this member's server joins
-    /// and sees older lists, which do not have it yet; the servers of those lists may be gone.
+    /// and sees older lists, which do not have it yet: their servers may be gone.
     fn news_of_servers(&mut self) -> Option<Arc<machine::Servers>> {
         let registered = &self.servers.registered;
         let is_decided = registered.is_decided() || registered.has_guests();
