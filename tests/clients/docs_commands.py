@@ -5,7 +5,9 @@ docs_commands.py FILE...
 A block that is marked as `console`, `sh` or `python` is run, block by block, in one folder for each file:
 
   console  lines that begin with `$ ` are commands, which must succeed. The lines behind one are what it prints: they are compared, and `...`
-           stands for any text, within a line or for any lines.
+           stands for any text, within a line or for any lines. A duration stands for any, as do spaces. An id of 13 to 16 hexadecimal
+           digits stands for the one printed at its place; later commands and lines that have this id mean that one. A few lines
+           without `...` may come in any order.
   sh       each line is a command that must succeed.
   python   statements behind `>>> `, with what they print (doctest).
 
@@ -14,13 +16,14 @@ one in the same file ends it. A block that cannot be run here says so: "```sh no
 like commands is an error, as is one whose reason is missing. The file may have marks in comments for what a reader has and
 a test has not:
 
-  <!-- given: COMMAND -->   is run here, at this place.
+  <!-- given: COMMAND -->   is run here, at this place. The command `servers` is docs-servers.sh: it starts other machines' servers.
 
 The caller gives the names of the programs by PATH, and a network of its own (run-docs-commands.sh): ports are those of the text.
 The last line is `N passed, N failed`, a command each.
 """
 
 import doctest
+import itertools
 import os
 import re
 import signal
@@ -35,7 +38,7 @@ RUN = {"console", "sh", "python"}
 COMMANDS = re.compile(
     r"\s*(\$ |>>> |(target/release/)?quorate (?!ready)|etcdctl |etcdutl |etcd |\./etcd |curl |make |cargo |tests/|zkCli\.sh |ln |pip |python3? |hey |benchmark )"
 )
-SERVERS = re.compile(r"^(make run|(target/release/)?quorate serve|\./etcd)\b")
+SERVERS = re.compile(r"^(make run\b|(target/release/)?quorate serve\b|\./etcd\b|(\w+=\S+ )*etcd --)")
 NOT_RUN = re.compile(r"not run: \S.*")
 GIVEN = re.compile(r"<!-- given: (.*) -->")
 
@@ -114,9 +117,45 @@ def transcript(lines):
         yield command, printed
 
 
-def pattern(printed):
-    parts = [re.escape(part) for part in "\n".join(printed).strip("\n").split("...")]
-    return re.compile("(?s:.*)".join(parts) + r"\n*\Z")
+TOKENS = re.compile(
+    r"(?P<any>\.\.\.)|(?P<id>\b[0-9a-f]{13,16}\b)|(?P<time>\b\d+(\.\d+)? ?(ns|us|µs|ms|s)\b)|(?P<space> +)"
+)
+# What lines may come in any order: more of them would take long.
+ANY_ORDER_MAX = 5
+
+
+def pattern(lines, ids):
+    """The expression for these lines, and the ids, as the text has them, that it binds: group 1 is the first one's, and so on."""
+    text, parts, bound, at = "\n".join(lines).strip("\n"), [], [], 0
+    for token in TOKENS.finditer(text):
+        parts.append(re.escape(text[at : token.start()]))
+        at, found = token.end(), token.group(0)
+        if token["any"]:
+            parts.append("(?s:.*)")
+        elif token["time"]:
+            parts.append(r"[\d.]+ ?[nuµm]?s")
+        elif token["space"]:
+            parts.append(" +")
+        elif found in ids:
+            parts.append(re.escape(ids[found]))
+        elif found in bound:
+            parts.append(r"\%d\b" % (bound.index(found) + 1))
+        else:
+            bound.append(found)
+            parts.append("([0-9a-f]{13,16})")
+    parts.append(re.escape(text[at:]))
+    return re.compile("".join(parts) + r"\n*\Z"), bound
+
+
+def ids_of(printed, text, ids):
+    """The ids that `text` has where `printed` has others, or None if it is not what `printed` says."""
+    in_any_order = len(printed) <= ANY_ORDER_MAX and "..." not in "".join(printed)
+    for lines in itertools.permutations(printed) if in_any_order else [printed]:
+        expression, bound = pattern(lines, ids)
+        match = expression.match(text)
+        if match:
+            return dict(zip(bound, match.groups()))
+    return None
 
 
 class Reader:
@@ -125,6 +164,7 @@ class Reader:
     def __init__(self, path, folder):
         self.path, self.folder, self.server = path, folder, None
         self.passed = self.failed = 0
+        self.ids = {}
 
     def read(self):
         for number, language, rest, lines in blocks(self.path):
@@ -166,6 +206,8 @@ class Reader:
             raise Failure("".join(said))
 
     def run(self, command, printed):
+        for written, actual in self.ids.items():
+            command = command.replace(written, actual)
         plain = re.sub(r"\s+#.*", "", command).strip()
         if SERVERS.match(plain):
             text = self.start_server(plain)
@@ -180,7 +222,9 @@ class Reader:
             text = done.stdout
             if done.returncode != 0:
                 raise Failure("status %d:\n%s" % (done.returncode, text))
-        if printed and not pattern(printed).match(text):
+        found = ids_of(printed, text, self.ids) if printed else {}
+        self.ids.update(found or {})
+        if found is None:
             raise Failure("expected:\n%s\nprinted:\n%s" % ("\n".join(printed), text))
 
     def start_server(self, command):
@@ -193,7 +237,7 @@ class Reader:
                 raise Failure("make run does something else: %s" % wanted)
             command = "target/release/quorate serve"
         self.server = subprocess.Popen(
-            ["bash", "-c", "exec " + command], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            ["bash", "-c", "exec env " + command], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True,
         )
         printed, logged, is_ready = [], [], threading.Event()

@@ -130,14 +130,14 @@ etcd3_python() { python_venv etcd3-client-0.12.0 etcd3==0.12.0 grpcio==1.85.3 pr
 
 # in_own_network : whether this machine lets us have a network namespace; says so if not, as a test that is skipped
 in_own_network() {
-  unshare -rn ip link set lo up 2>/dev/null && return
+  unshare -rnm ip link set lo up 2>/dev/null && return
   echo "skipped: the default ports need a network namespace, which this machine does not let us have"
   echo "0 passed, 0 failed"
   return 1
 }
 
-# own_network COMMAND... : runs a command in a network namespace, with nothing but a loopback interface
-own_network() { unshare -rn sh -c 'ip link set lo up && exec "$@"' sh "$@"; }
+# own_network COMMAND... : runs a command in a network namespace, with nothing but a loopback interface; its mounts are its own, too
+own_network() { unshare -rnm sh -c 'ip link set lo up && exec "$@"' sh "$@"; }
 
 peer_tmp() { if [ -z "${PEER_TMP:-}" ]; then PEER_TMP="$(mktemp -d "${TMPDIR:-/tmp}/zkpeer.XXXXXX")"; export PEER_TMP; fi; mkdir -p "$PEER_TMP"; }
 
