@@ -44,7 +44,8 @@ pub struct MembersView {
     /// Time since this member had contact with a quorum, or with a leader that had, in ms; `None`
     /// if it never had.
     pub contact_ms: Option<u64>,
-    /// All members, this one included, by member id.
+    /// All members, this one included, by member id: those of the membership, and those that a
+    /// leader has registered and not forgotten yet.
     pub members: Vec<MemberView>,
     /// The servers of the ensemble, from the replicated state.
     pub servers: Servers,
@@ -87,7 +88,9 @@ impl MembersView {
             true => Some((known.program.clone(), known.level_max)),
             false => linked.get(&id).map(|it| (it.program.clone(), it.level_max)),
         };
-        let ids = voters.iter().chain(&learners).copied().collect::<BTreeSet<u64>>();
+        let registered = servers.members().keys().map(|member| &member.0);
+        let ids = voters.iter().chain(&learners).chain(registered);
+        let ids = ids.copied().collect::<BTreeSet<u64>>();
         let members = ids.into_iter().map(|id| {
             let peer = peers.iter().find(|peer| peer.member_id == id);
             let behind = |index: u64| status.last_index.saturating_sub(index);
