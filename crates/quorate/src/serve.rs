@@ -21,7 +21,7 @@ use member::ReplyRoom;
 use member::TokenTimes;
 use member::ZkFront;
 use member::fronts::etcd::EtcdFrontConfig;
-use member::fronts::zk::ZkFrontConfig;
+use member::fronts::zk::{Reconfigurable, ZkFrontConfig};
 use member::membership::hello::Known;
 use member::message::FrontCounts;
 use member::order;
@@ -535,16 +535,29 @@ fn faces(
     others.into_iter().filter(|(is_served, _)| *is_served).map(|(_, face)| face).chain(of_etcd)
 }
 
+/// Whether ZooKeeper's clients can change the servers once the level is high enough: the list has
+/// addresses for them, and this build may use that level.
+fn may_become_reconfigurable(config: &ServeConfig) -> bool {
+    let list = config.cluster.as_ref().map(|it| it.server_list()).unwrap_or_default();
+    let has_addresses = list.servers.values().any(|server| server.zk.is_some());
+    has_addresses && config.storage.level_max >= machine::Level::MEMBERS
+}
+
 /// Makes a ZooKeeper Front for each of the member's handles. The Fronts share the secret for
 /// session ids and passwords, and the bounds for all clients together.
 fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle, ZkFront)>> {
     let secret = random_bytes()?;
     let handles = node.zk_fronts();
     let commands_max = config.requests.commands_in_flight_of(handles.len());
-    let (settings, may_be_reconfigured) = {
+    let (settings, is_reconfigurable) = {
         let machine = handles[0].machine().read();
         let servers = machine.control().servers();
         (Arc::new(machine.zk().settings().clone()), servers.may_be_reconfigured())
+    };
+    let reconfigurable = match is_reconfigurable {
+        true => Reconfigurable::Now,
+        false if may_become_reconfigurable(config) => Reconfigurable::FromLevel,
+        false => Reconfigurable::Never,
     };
     let auth = Arc::new(config.auth.clone());
     let throttle = Arc::new(Throttle::new(config.requests.throttle.clone()));
@@ -560,7 +573,7 @@ fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle,
             words_allowed: config.listeners.four_letter_words.allowed(),
             secret,
             settings: settings.clone(),
-            may_be_reconfigured,
+            reconfigurable,
             auth: auth.clone(),
             throttle: throttle.clone(),
             replies: node.replies(),

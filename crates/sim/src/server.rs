@@ -37,8 +37,8 @@ use machine::{
 };
 use member::RaiseRefused;
 use member::fronts::etcd::{EtcdFrontConfig, MemberChanges, OwnMember, WatchBounds};
-use member::fronts::zk::ZkFrontConfig;
 use member::fronts::zk::limits::REPLIES_TOLD_BYTES;
+use member::fronts::zk::{Reconfigurable, ZkFrontConfig};
 use member::limits::APPLY_HOLD_COMMANDS_MAX;
 use member::log_writer::LogInput;
 use member::membership::bootstrap::{Attendance, absent_server};
@@ -301,6 +301,17 @@ impl MemberConfig {
         }
     }
 
+    /// Whether ZooKeeper's clients can change the servers, as a real server finds it at its start.
+    fn reconfigurable(&self, machine: &Machine) -> Reconfigurable {
+        let may_rise = self.options.order.known.level_max >= Level::MEMBERS;
+        let mut listed = self.options.order.servers.servers.values();
+        match machine.control().servers().may_be_reconfigured() {
+            true => Reconfigurable::Now,
+            false if may_rise && listed.any(|it| it.zk.is_some()) => Reconfigurable::FromLevel,
+            false => Reconfigurable::Never,
+        }
+    }
+
     /// The configuration of the ZooKeeper Fronts, without what they share.
     fn of_fronts(&self, origin: Origin, settings: Arc<Settings>) -> ZkFrontConfig {
         ZkFrontConfig {
@@ -320,7 +331,7 @@ impl MemberConfig {
             words_allowed: vec!["*".to_string()],
             secret: self.secret_of_boot(origin.boot.0),
             settings,
-            may_be_reconfigured: false,
+            reconfigurable: Reconfigurable::Never,
             auth: Arc::default(),
             throttle: Arc::new(Throttle::new(self.throttles.config.clone())),
             replies: Arc::default(),
@@ -714,6 +725,7 @@ impl Server {
         let of_fronts = ZkFrontConfig {
             throttle: throttle.clone(),
             replies: apply.replies(),
+            reconfigurable: config.reconfigurable(&recovered.machine),
             ..config.of_fronts(origin, settings)
         };
         let of_front = |id| ZkFrontConfig { id: FrontId(id), ..of_fronts.clone() };

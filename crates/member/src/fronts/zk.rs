@@ -43,6 +43,7 @@ mod output;
 mod pending;
 mod read_steps;
 mod reads;
+mod reconfigs;
 mod replies;
 mod reports;
 mod requests;
@@ -79,9 +80,11 @@ use feed::Feed;
 use heard::Heard;
 use held::HeldReplies;
 use journal::SlowRequests;
+use reconfigs::Reconfigs;
 use watches::Watches;
 
 pub use journal::{AuditEvent, AuditResult, SlowRequest, audit_ended_sessions};
+pub use reconfigs::Reconfigurable;
 pub use reports::{Reset, ResponseSize, WatchPage, ZkFrontMetrics, ZkFrontReport};
 pub use room::{HeldBytes, RefusedReply};
 pub use watches::WatchCursor;
@@ -113,9 +116,8 @@ pub struct ZkFrontConfig {
     pub secret: [u8; 32],
     /// The settings in the state that this Front starts with.
     pub settings: Arc<Settings>,
-    /// Whether the servers can be changed ([`machine::Servers::may_be_reconfigured`]). A delivery
-    /// with other servers changes it.
-    pub may_be_reconfigured: bool,
+    /// Whether the servers can be changed when the Front starts.
+    pub reconfigurable: Reconfigurable,
     /// How clients prove their identity.
     pub auth: Arc<AuthConfig>,
     /// The throttle for connect requests and large requests. All ZooKeeper Fronts of the member
@@ -210,7 +212,6 @@ pub struct ZkFront {
 }
 
 /// Lists of connections that have work to do.
-#[derive(Default)]
 struct Turns {
     /// Connections with a request to run under the lock.
     runnable: VecDeque<ConnectionId>,
@@ -219,8 +220,22 @@ struct Turns {
     /// The open change of the servers that a connection of this Front has asked for, with that
     /// connection.
     reconfiguring: Option<(ChangeId, ConnectionId)>,
+    /// Connections whose reconfig waits for the level that it needs.
+    reconfigs: Reconfigs,
     /// Connections that are being closed, each with the time at which that began, in ms.
     closing: VecDeque<(u64, ConnectionId)>,
+}
+
+impl Turns {
+    fn new(reconfigurable: Reconfigurable) -> Turns {
+        Turns {
+            runnable: VecDeque::new(),
+            resumable: Vec::new(),
+            reconfiguring: None,
+            reconfigs: Reconfigs::new(reconfigurable),
+            closing: VecDeque::new(),
+        }
+    }
 }
 
 /// The counts that four-letter words show.
@@ -255,13 +270,13 @@ impl ZkFront {
     pub fn new(config: ZkFrontConfig) -> ZkFront {
         ZkFront {
             settings: config.settings.clone(),
+            turns: Turns::new(config.reconfigurable),
             config,
             connections: HashMap::with_hasher(FixedState::default()),
             sessions: HashMap::with_hasher(FixedState::default()),
             watches: Watches::default(),
             feed: Feed::default(),
             commands: Commands::default(),
-            turns: Turns::default(),
             admission: Admission::default(),
             departed: Departed::default(),
             held: HeldReplies::default(),
@@ -435,6 +450,7 @@ impl ZkFront {
     /// Removes a connection whose socket is closed.
     pub fn on_closed(&mut self, id: ConnectionId) {
         let Some(mut connection) = self.connections.remove(&id) else { return };
+        self.turns.reconfigs.forget(id);
         if !matches!(connection.state, State::Closing) {
             self.metrics.connection_drop_count += 1;
         }
@@ -465,6 +481,7 @@ impl ZkFront {
         self.end_closing();
         self.end_cut_off_connections();
         self.end_slow_readers();
+        self.turns.resumable.extend(self.turns.reconfigs.late(self.now.monotonic_ms));
         let now_ms = self.now.monotonic_ms;
         if !self.heard.is_due(now_ms) {
             return;
@@ -486,6 +503,7 @@ impl ZkFront {
             || self.admission.is_busy()
             || self.held.is_busy()
             || !self.turns.closing.is_empty()
+            || self.turns.reconfigs.has_held()
             || !self.heard.sessions.is_empty();
         if is_busy {
             return CLOCK_INTERVAL_MS;

@@ -76,7 +76,9 @@ impl ZkFront {
         for change in incoming.changes.control.iter() {
             match change {
                 ControlChange::Servers(servers) => {
-                    self.config.may_be_reconfigured = servers.may_be_reconfigured();
+                    if servers.may_be_reconfigured() {
+                        self.turns.resumable.extend(self.turns.reconfigs.on_possible());
+                    }
                 }
                 ControlChange::ListChangeEnded { id, result } => {
                     self.on_change_ended(*id, *result);

@@ -165,6 +165,11 @@ pub const ACL_AUTH_BYTES_MAX: usize = 1024 * 1024;
 /// that come and go while nothing is committed can reach the bound.
 pub const DEPARTED_CONNECTIONS_MAX: usize = 10_000;
 
+/// How long a connection waits with its reconfig for the level that this needs, in ms, before it is
+/// refused. A new ensemble gets that level within a few hundred ms; a server that does not run
+/// keeps it from rising.
+pub const RECONFIG_HOLD_MS_MAX: u64 = 3_000;
+
 /// How long a Front sleeps at most while its clients are idle, in ms.
 pub const REST_TICK_MS_MAX: u64 = 5_000;
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use machine::control::list_change::{Asker, ChangeFlags, ChangeRequest, ListChange};
-use machine::{Command, ConnectionId, ControlCommand, DescendantCount, SessionId, ZkCommand};
+use machine::{
+    Command, ConnectionId, ControlCommand, DescendantCount, Level, SessionId, ZkCommand,
+};
 use zk::jute::{JuteError, JuteReader};
 use zk::reconfig::{self, NotANumber};
 use zk::request::{ReadKind, Request, RequestHeader, opcode as op};
@@ -16,6 +18,7 @@ use zk::{ErrorCode, ops};
 use super::acls::empty_expanded_acls;
 use super::connection::{Asked, AskedEphemerals, OwnedSetWatches, ReadOnly, SlotKind};
 use super::long_reads::SeveralReads;
+use super::reconfigs::Hold;
 use super::{Halt, ZkFront, take_frame};
 use crate::fronts::zk::limits::FRONT_TRAVELLING_READS_MAX;
 use crate::limits::OUTPUT_BYTES_MAX;
@@ -62,10 +65,28 @@ impl ZkFront {
         };
         let opcode = body.get(4..8).and_then(|bytes| bytes.first_chunk::<4>());
         let window = &connection.window;
-        if opcode.is_some_and(|opcode| window.holds_back(i32::from_be_bytes(*opcode))) {
+        let opcode = opcode.map(|opcode| i32::from_be_bytes(*opcode));
+        if opcode.is_some_and(|opcode| window.holds_back(opcode)) {
             return Err(Halt::HeldBack);
         }
+        if opcode == Some(op::RECONFIG) && self.holds_reconfig_back(id) {
+            return Err(Halt::HeldBack);
+        }
+        let connection = self.connections.get_mut(&id).expect("it has a frame");
         take_frame(&mut connection.input, length).ok_or(Halt::NeedsBytes)
+    }
+
+    /// Whether a connection waits with a reconfig for the level that it needs, because that may
+    /// still rise.
+    fn holds_reconfig_back(&mut self, id: ConnectionId) -> bool {
+        if !self.settings.reconfig_enabled {
+            return false;
+        }
+        let hold = self.turns.reconfigs.hold(id, self.now.monotonic_ms);
+        if hold == Hold::Begins {
+            self.output.to_loop.push(ToLoop::Need(Level::MEMBERS));
+        }
+        hold != Hold::Over
     }
 
     /// Decodes the next request of a connection with a session.
@@ -274,7 +295,7 @@ impl ZkFront {
                 let change = match reconfig::list_change(joining, leaving, members) {
                     _ if !self.settings.reconfig_enabled => Err(ErrorCode::RECONFIG_DISABLED),
                     // The answer of a standalone server (`PrepRequestProcessor`).
-                    _ if !self.config.may_be_reconfigured => Err(ErrorCode::UNIMPLEMENTED),
+                    _ if !self.turns.reconfigs.are_possible() => Err(ErrorCode::UNIMPLEMENTED),
                     change => change.map_err(|NotANumber| ErrorCode::MARSHALLING_ERROR),
                 };
                 match change {

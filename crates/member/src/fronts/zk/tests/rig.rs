@@ -106,7 +106,7 @@ pub(crate) fn config(id: u32) -> ZkFrontConfig {
         words_allowed: vec!["ruok".to_string(), "dump".to_string()],
         secret: [9; 32],
         settings: Arc::new(Settings::default()),
-        may_be_reconfigured: false,
+        reconfigurable: Reconfigurable::Never,
         auth: Arc::default(),
         throttle: Arc::default(),
         replies: Arc::default(),
@@ -313,6 +313,7 @@ impl Rig {
     fn serve(&mut self, words: &str) {
         let mut auth = AuthConfig::default();
         let mut read_only_after_ms = None;
+        let mut reconfigurable = Reconfigurable::Never;
         let owned = |value: &str| value.split(',').map(str::to_string).collect();
         for (name, value) in words.split(' ').map(|word| word.split_once('=').unwrap()) {
             match name {
@@ -325,6 +326,7 @@ impl Rig {
                 "failed" => auth.sasl_failed_allowed = value == "allowed",
                 "enforce" => auth.enforced_schemes = owned(value),
                 "read_only_after" => read_only_after_ms = Some(value.parse().unwrap()),
+                "reconfig" if value == "from_level" => reconfigurable = Reconfigurable::FromLevel,
                 "ensemble" if value == "any" => auth.ensemble = Some(EnsembleNames::Any),
                 "ensemble" => auth.ensemble = Some(EnsembleNames::These(owned(value))),
                 _ => panic!("option {name}"),
@@ -333,7 +335,8 @@ impl Rig {
         assert!(self.clients.is_empty());
         let (auth, count) = (Arc::new(auth), self.fronts.len() as u32);
         let front = |id| {
-            ZkFront::new(ZkFrontConfig { auth: auth.clone(), read_only_after_ms, ..config(id) })
+            let auth = auth.clone();
+            ZkFront::new(ZkFrontConfig { auth, read_only_after_ms, reconfigurable, ..config(id) })
         };
         self.fronts = (0..count).map(front).collect();
     }

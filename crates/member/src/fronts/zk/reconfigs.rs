@@ -1,0 +1,86 @@
+//! Holds a connection back at a reconfig that comes before the level at which the servers can be
+//! changed, until the state has this level. A new ensemble is at a lower level for a moment.
+
+use std::collections::BTreeMap;
+
+use machine::ConnectionId;
+
+use super::limits::RECONFIG_HOLD_MS_MAX;
+
+/// Whether ZooKeeper's clients can change the servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reconfigurable {
+    /// They cannot: this server is standalone, or its level may not rise so far.
+    Never,
+    /// They can once the state has the level [`machine::Level::MEMBERS`].
+    FromLevel,
+    /// They can ([`machine::Servers::may_be_reconfigured`]).
+    Now,
+}
+
+/// What a connection does with its next request, a reconfig.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// It begins to wait; the level must be asked for.
+    Begins,
+    /// It still waits.
+    Lasts,
+    /// It does not wait, or no longer: the request is taken or refused.
+    Over,
+}
+
+/// Whether the servers can be changed, and the connections that wait for that.
+pub(super) struct Reconfigs {
+    reconfigurable: Reconfigurable,
+    /// When each connection began to wait, in ms.
+    since_ms: BTreeMap<ConnectionId, u64>,
+}
+
+impl Reconfigs {
+    pub fn new(reconfigurable: Reconfigurable) -> Reconfigs {
+        Reconfigs { reconfigurable, since_ms: BTreeMap::new() }
+    }
+
+    /// Whether the servers can be changed now.
+    pub fn are_possible(&self) -> bool {
+        self.reconfigurable == Reconfigurable::Now
+    }
+
+    /// Whether any connection waits.
+    pub fn has_held(&self) -> bool {
+        !self.since_ms.is_empty()
+    }
+
+    /// Decides whether a connection with a reconfig waits for the level.
+    pub fn hold(&mut self, id: ConnectionId, now_ms: u64) -> Hold {
+        if self.reconfigurable != Reconfigurable::FromLevel {
+            return Hold::Over;
+        }
+        let Some(since_ms) = self.since_ms.get(&id) else {
+            self.since_ms.insert(id, now_ms);
+            return Hold::Begins;
+        };
+        if since_ms + RECONFIG_HOLD_MS_MAX > now_ms {
+            return Hold::Lasts;
+        }
+        self.since_ms.remove(&id);
+        Hold::Over
+    }
+
+    /// The connections that have waited too long. Each goes on, and its reconfig is refused.
+    pub fn late(&self, now_ms: u64) -> impl Iterator<Item = ConnectionId> {
+        let is_late = move |since_ms: u64| since_ms + RECONFIG_HOLD_MS_MAX <= now_ms;
+        self.since_ms.iter().filter(move |(_, since_ms)| is_late(**since_ms)).map(|(id, _)| *id)
+    }
+
+    /// Notes that a connection has ended.
+    pub fn forget(&mut self, id: ConnectionId) {
+        self.since_ms.remove(&id);
+    }
+
+    /// Notes that the servers can be changed. Returns the connections that waited for it.
+    pub fn on_possible(&mut self) -> impl Iterator<Item = ConnectionId> {
+        self.reconfigurable = Reconfigurable::Now;
+        core::mem::take(&mut self.since_ms).into_keys()
+    }
+}
