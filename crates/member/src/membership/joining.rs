@@ -108,7 +108,7 @@ impl Joining {
         let Some(open) = view.servers.registered.open_change() else {
             self.accepted = None;
             let gone = self.gone_guests(view);
-            let step = promotion(view).or_else(|| addition(view));
+            let step = promotion(view).or_else(|| addition(view)).or_else(|| dismissal(view));
             return step.or_else(|| departure(view, &gone)).map(JoinStep::Change);
         };
         let step = match open.is_accepted {
@@ -234,11 +234,37 @@ fn server_of(view: &JoinView<'_>, member: u64) -> Option<u64> {
     view.servers.registered.number_of(MemberId(member))
 }
 
-/// Whether servers of the list wait for a vote: a change has added them, and the membership has
-/// fewer voters than the list.
+/// Whether servers of the list wait for a vote: the list has grown, and the membership has fewer
+/// voters.
 fn has_pending(view: &JoinView<'_>) -> bool {
+    view.membership.voters.len() < view.servers.registered.list().voter_count()
+}
+
+/// Whether the list has no server with this number, though no client has changed it: the servers'
+/// files no longer have it.
+fn is_dismissed(view: &JoinView<'_>, server: u64) -> bool {
     let registered = &view.servers.registered;
-    registered.is_managed() && view.membership.voters.len() < registered.list().voter_count()
+    let list = &registered.list().servers;
+    !registered.is_decided() && !list.is_empty() && !list.contains_key(&server)
+}
+
+/// Takes the vote of a silent server that the files no longer have, if the voters that remain are
+/// present, caught up, and a majority of the list.
+fn dismissal(view: &JoinView<'_>) -> Option<MembershipChange> {
+    let number_of = |voter: u64| server_of(view, voter).or_else(|| absent_server(voter));
+    let is_gone = |voter: u64| number_of(voter).is_some_and(|server| is_dismissed(view, server));
+    let mut voters = view.membership.voters.iter().copied();
+    let gone = voters.find(|voter| {
+        *voter != view.servers.own.0.0 && is_gone(*voter) && is_silent(view, *voter)
+    })?;
+    let left = view.membership.voters.iter().filter(|voter| !is_gone(**voter));
+    let present = left.filter(|voter| has_caught_up(view, **voter)).count();
+    let is_enough = present > view.servers.registered.list().voter_count() / 2;
+    let removed = match absent_server(gone) {
+        Some(_) => MemberChange::Remove(gone),
+        None => MemberChange::AddLearner(gone),
+    };
+    is_enough.then(|| change(Transition::Auto, vec![removed]))
 }
 
 /// The voters that a new member of this server would replace: the server's own
@@ -360,10 +386,12 @@ fn addition(view: &JoinView<'_>) -> Option<MembershipChange> {
         let replaced = voters_of(view, *server, *member);
         let are_silent = replaced.iter().all(|member| is_silent(view, *member));
         let is_guest = view.servers.registered.is_guest(*server);
-        if (view.servers.is_unlisted(*server) && !is_guest) || !are_silent {
+        let is_unlisted = view.servers.is_unlisted(*server) || is_dismissed(view, *server);
+        if (is_unlisted && !is_guest) || !are_silent {
             continue;
         }
-        if replaced.is_empty() && !is_guest && !view.servers.is_added(*server) {
+        let is_added = view.servers.is_added(*server) || has_pending(view);
+        if replaced.is_empty() && !is_guest && !is_added {
             continue;
         }
         let others = view.membership.learners.iter().copied().filter(|learner| {
@@ -397,6 +425,7 @@ fn departure(view: &JoinView<'_>, gone_guests: &BTreeSet<u64>) -> Option<Members
         let is_back = |voter: &u64| is_heard(view, *voter);
         server.is_none_or(|server| {
             view.servers.is_unlisted(*server)
+                || is_dismissed(view, *server)
                 || (!view.servers.votes(*server) && has_other_learner(view, *server, *learner))
                 || voters_of(view, *server, member).iter().any(is_back)
         })

@@ -40,6 +40,8 @@ pub struct LinkedServer {
     pub client_urls: Vec<String>,
     /// The URLs at which the other servers reach it; empty if unknown.
     pub peer_urls: Vec<String>,
+    /// The numbers of the servers that its configuration lists as voters.
+    pub configured: Vec<u64>,
 }
 
 #[cfg(test)]
@@ -53,6 +55,7 @@ impl LinkedServer {
             name: String::new(),
             client_urls: Vec::new(),
             peer_urls: Vec::new(),
+            configured: Vec::new(),
         }
     }
 }
@@ -66,6 +69,7 @@ impl From<&Hello> for LinkedServer {
             name: hello.name.clone(),
             client_urls: hello.client_urls.clone(),
             peer_urls: hello.peer_urls.clone(),
+            configured: hello.servers.clone(),
         }
     }
 }

@@ -166,12 +166,41 @@ impl Members {
     /// The list of servers that this member's configuration wants in the state, or `None` if the
     /// state has it, or if the list was changed while the ensemble ran. A new leader with an old
     /// file must not undo such a change.
+    ///
+    /// The file decides addresses alone. A server is added to the list, or taken from it, only if
+    /// the files of more than half of the voters agree: while files are changed one after the
+    /// other, each new leader would otherwise undo what the one before did.
     fn wants_servers(&self) -> Option<ServerList> {
+        let listed = self.servers.registered.list();
         if self.servers_wanted.servers.is_empty() || self.servers.registered.is_managed() {
             return None;
         }
-        let wanted = self.servers.with_client_urls(self.servers_wanted.clone());
-        (*self.servers.registered.list() != wanted).then_some(wanted)
+        let mut wanted = self.servers_wanted.clone();
+        if !listed.servers.is_empty() {
+            let is_listed = |number: &u64| listed.servers.contains_key(number);
+            wanted.servers.retain(|number, _| is_listed(number) || self.most_have(*number, true));
+            let kept = listed.servers.iter().filter(|(number, _)| {
+                let has_it = self.servers_wanted.servers.contains_key(number);
+                !has_it && !self.most_have(**number, false)
+            });
+            wanted.servers.extend(kept.map(|(number, record)| (*number, record.clone())));
+        }
+        let wanted = self.servers.with_client_urls(wanted);
+        (*listed != wanted).then_some(wanted)
+    }
+
+    /// Whether the files of more than half of the voters are known to have a server, or with
+    /// `has_it` false, known not to have it.
+    fn most_have(&self, number: u64, has_it: bool) -> bool {
+        let voters = &self.newest().voters;
+        let agrees = |voter: &&u64| match **voter == self.servers.own.0.0 {
+            true => self.servers_wanted.servers.contains_key(&number) == has_it,
+            false => {
+                let linked = self.servers.linked.get(&MemberId(**voter));
+                linked.is_some_and(|linked| linked.configured.contains(&number) == has_it)
+            }
+        };
+        voters.iter().filter(agrees).count() > voters.len() / 2
     }
 
     /// The levels that this build knows, and the level of the state.

@@ -297,12 +297,12 @@ fn leadership_goes_where_it_is_sent_and_is_handed_over_before_a_clean_stop() {
     ensemble.stop();
 }
 
-/// Three servers with a `zoo.cfg` each. Dropping this kills them.
+/// Servers with a `zoo.cfg` each, usually three. Dropping this kills them.
 pub struct Members {
     /// The folder with the folders of the servers.
     pub folder: PathBuf,
     /// The processes by index; `None` where no server runs.
-    children: [Option<Child>; 3],
+    children: Vec<Option<Child>>,
     /// The servers' addresses for clients.
     pub clients: Vec<SocketAddr>,
 }
@@ -310,16 +310,21 @@ pub struct Members {
 impl Members {
     /// Writes the configuration of three servers, with these additional lines in each.
     pub fn prepare(name: &str, lines: &str) -> Members {
+        Members::prepare_all(name, 3, lines)
+    }
+
+    /// Writes the configuration of `count` servers, with these additional lines in each.
+    pub fn prepare_all(name: &str, count: u16, lines: &str) -> Members {
         let folder = folder(name);
-        let first = first_port(3);
-        let servers: String = (0..3)
+        let first = first_port(count);
+        let servers: String = (0..count)
             .map(|index| {
                 let (peer, election) = (first + 707 + index, first + 1_707 + index);
                 format!("server.{}=localhost:{peer}:{election}\n", index + 1)
             })
             .collect();
         let mut clients = Vec::new();
-        for index in 0..3 {
+        for index in 0..count {
             let own = folder.join((index + 1).to_string());
             let (data, port) = (own.join("data"), first + index);
             fs::create_dir_all(&data).unwrap();
@@ -334,7 +339,18 @@ impl Members {
             fs::write(own.join("zoo.cfg"), config).unwrap();
             clients.push(SocketAddr::from(([127, 0, 0, 1], port)));
         }
-        Members { folder, children: [None, None, None], clients }
+        Members { folder, children: clients.iter().map(|_| None).collect(), clients }
+    }
+
+    /// Writes only the first `count` servers to a server's configuration. `all` is the text of
+    /// another server's `zoo.cfg`, with all of them.
+    pub fn list_servers(&self, place: usize, count: usize, all: &str) {
+        let config = self.folder.join((place + 1).to_string()).join("zoo.cfg");
+        let text = fs::read_to_string(&config).unwrap();
+        let others = text.lines().filter(|line| !line.starts_with("server."));
+        let listed = all.lines().filter(|line| line.starts_with("server.")).take(count);
+        let lines = others.chain(listed).map(|line| format!("{line}\n"));
+        fs::write(&config, lines.collect::<String>()).unwrap();
     }
 
     /// Starts the server at this index.
@@ -361,7 +377,7 @@ impl Members {
 
     /// Prints the last lines of each log, so that the output of a failed test shows why it failed.
     fn print_ends_of_logs(&self) {
-        for place in 0..3 {
+        for place in 0..self.clients.len() {
             let log = self.log(place);
             let lines: Vec<&str> = log.lines().collect();
             let end = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
@@ -370,7 +386,7 @@ impl Members {
     }
 
     fn logs(&self) -> String {
-        (0..3).map(|place| self.log(place)).collect()
+        (0..self.clients.len()).map(|place| self.log(place)).collect()
     }
 
     /// Waits for a leader, and returns its index.
@@ -399,7 +415,8 @@ impl Members {
 
     /// Runs `quorate cluster` with these words. Returns the output, and whether it succeeded.
     pub fn cluster(&self, words: &[&str]) -> (String, bool) {
-        let admin: Vec<String> = (0..3).map(|place| self.admin(place).to_string()).collect();
+        let places = 0..self.clients.len();
+        let admin: Vec<String> = places.map(|place| self.admin(place).to_string()).collect();
         cluster(words, &admin.join(","))
     }
 

@@ -23,6 +23,7 @@ mod operators;
 mod reconfig;
 mod refill;
 mod reproduce;
+mod rolling;
 mod sasl;
 mod server;
 mod tls;

@@ -701,8 +701,8 @@ impl Hosts {
     }
 
     /// Whether a majority of the voters would still have lost nothing if this member lost its
-    /// directory, whichever membership counts: no log holds a change that is not applied, and all
-    /// members know the same voters.
+    /// directory, whichever membership counts: no log holds a change that is not applied, no
+    /// membership is joint, and all members know the same voters.
     pub(super) fn may_lose_amid_changes(&self, member: usize, witness: &Witness) -> bool {
         let Some(server) = &self[member].server else { return false };
         let own = server.hello().member.0;
@@ -713,7 +713,9 @@ impl Hosts {
         };
         let voters = newest.voters();
         let is_settled = |server: &Server| {
-            server.voters() == voters && !witness.may_change_membership(server.status())
+            server.voters() == voters
+                && !server.is_joint()
+                && !witness.may_change_membership(server.status())
         };
         if !servers.all(is_settled) {
             return false;

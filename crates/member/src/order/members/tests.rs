@@ -309,3 +309,52 @@ fn members_of(voters: Vec<u64>, learners: Vec<u64>, servers: machine::Servers) -
     let levels = Levels::new(Known::up_to(NEW), NEW);
     Members::new(servers, ServerList::default(), memberships, levels)
 }
+
+/// Members of servers whose state lists servers 1 to 3, as member 1 knows them: its file has the
+/// servers `own`, and the files of members 2 and 3 have `others`.
+fn with_files(own: &[u64], others: [&[u64]; 2]) -> Members {
+    let list_of = |numbers: &[u64]| {
+        let servers = numbers.iter().map(|number| (*number, record(*number)));
+        ServerList { version: 0, servers: servers.collect() }
+    };
+    let mut state = Machine::default();
+    servers_after(&mut state, ControlCommand::SetServers(list_of(&[1, 2, 3])));
+    let servers = state.control().servers().clone();
+    let mut members = members_of(vec![1, 2, 3], Vec::new(), servers);
+    members.servers_wanted = list_of(own);
+    for (number, configured) in (2..).zip(others) {
+        let linked = LinkedServer { configured: configured.to_vec(), ..LinkedServer::of(number) };
+        members.on_linked(MemberId(number), Some(linked));
+    }
+    members
+}
+
+#[test]
+fn most_files_decide_which_servers_are_listed() {
+    let check = |own: &[u64], others: [&[u64]; 2], listed: Option<&[u64]>| {
+        let wanted = with_files(own, others).wants_servers();
+        let numbers = wanted.map(|list| list.servers.into_keys().collect::<Vec<u64>>());
+        assert_eq!(numbers.as_deref(), listed, "{own:?} {others:?}");
+    };
+    let (old, new): (&[u64], &[u64]) = (&[1, 2, 3], &[1, 2, 3, 4, 5]);
+    check(old, [old, old], None);
+    check(new, [old, old], None);
+    check(new, [new, old], Some(new));
+    // An old file neither adds a server nor takes one away.
+    check(old, [new, new], None);
+    check(&[1, 2], [&[1, 2], old], Some(&[1, 2]));
+    check(&[1, 2], [old, old], None);
+    check(&[1, 2], [&[1, 2, 3, 4], &[1, 2, 4]], Some(&[1, 2]));
+}
+
+#[test]
+fn a_file_changes_addresses_alone_and_a_silent_voter_counts_for_nobody() {
+    let mut members = with_files(&[1, 2, 3, 4], [&[1, 2, 3, 4], &[1, 2, 3]]);
+    members.on_linked(MemberId(2), None);
+    assert_eq!(members.wants_servers(), None);
+    let moved = vec!["http://moved:2380".to_string()];
+    members.servers_wanted.servers.get_mut(&2).unwrap().peer_urls = moved.clone();
+    let wanted = members.wants_servers().unwrap();
+    assert_eq!(wanted.servers.len(), 3);
+    assert_eq!(wanted.servers[&2].peer_urls, moved);
+}

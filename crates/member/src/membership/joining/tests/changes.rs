@@ -514,3 +514,40 @@ fn a_lost_directory_is_replaced_only_behind_an_open_change() {
     assert_eq!(ensemble.run(), steps);
     assert_eq!(ensemble.voters(), [1, 4, 12]);
 }
+
+/// Lists these servers, as their files do.
+fn list(ensemble: &mut Ensemble, numbers: &[u64]) {
+    let servers = numbers.iter().map(|number| (*number, record(*number, ServerRole::Voter)));
+    let list = ServerList { version: 0, servers: servers.collect() };
+    ensemble.apply(&Command::Control(ControlCommand::SetServers(list)));
+}
+
+#[test]
+fn servers_that_files_add_get_votes_when_they_have_caught_up() {
+    let mut ensemble = Ensemble::new(3);
+    list(&mut ensemble, &[1, 2, 3, 4, 5]);
+    assert_eq!(ensemble.run(), Vec::<String>::new(), "they are not there");
+    ensemble.present.insert(14, 4);
+    ensemble.behind.insert(14);
+    assert_eq!(ensemble.run(), ["learn 4"]);
+    ensemble.behind.clear();
+    ensemble.present.insert(15, 5);
+    assert_eq!(ensemble.run(), ["vote 4", "learn 5", "vote 5"]);
+    assert_eq!(ensemble.membership.voters.len(), 5);
+}
+
+#[test]
+fn silent_servers_that_files_leave_out_lose_their_votes_one_by_one() {
+    let mut ensemble = Ensemble::new(5);
+    list(&mut ensemble, &[1, 2, 3]);
+    assert_eq!(ensemble.run(), Vec::<String>::new(), "they are there");
+    ensemble.present.remove(&14);
+    ensemble.present.remove(&15);
+    ensemble.behind.extend([12, 13]);
+    assert_eq!(ensemble.run(), Vec::<String>::new(), "no majority has caught up");
+    ensemble.behind.remove(&12);
+    let steps = ensemble.run();
+    assert_eq!(ensemble.membership.voters, [11, 12, 13]);
+    assert_eq!(ensemble.membership.learners, []);
+    assert_eq!(steps, ["learn 4", "forget", "learn 5", "forget"]);
+}
