@@ -103,6 +103,12 @@ impl ClusterConfig {
         self.servers.get(&self.number).expect("the own number is among the servers")
     }
 
+    /// The numbers of the servers that vote, ascending.
+    pub fn voters(&self) -> impl Iterator<Item = u32> {
+        let voters = self.servers.iter().filter(|(_, it)| it.role == Role::Participant);
+        voters.map(|(number, _)| *number)
+    }
+
     /// Sets the URLs at which etcd's clients reach this server, unless it already has some.
     pub fn tell_client_urls(&mut self, urls: &[String]) {
         let own = self.servers.get_mut(&self.number).expect("the own number is among the servers");

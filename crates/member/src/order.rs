@@ -128,7 +128,8 @@ impl Loop {
             .described_by(&options.name, &options.servers);
         let mut levels = Levels::new(options.known, start.level);
         if !options.servers.servers.is_empty() {
-            levels.need(start.spaces.level_needed().min(levels.own_max()));
+            let needed = start.spaces.level_needed().max(members::level_needed(&options.servers));
+            levels.need(needed.min(levels.own_max()));
         }
         Ok(Loop {
             origin: start.origin,

@@ -310,6 +310,11 @@ fn recover_born<D: Disk + Clone>(
 }
 
 impl<D: Disk> Recovered<D> {
+    /// Whether the log has changes of the membership behind the snapshot.
+    pub fn has_membership_entries(&self) -> bool {
+        self.restored.entries.iter().any(|entry| entry.kind == replica::EntryKind::Membership)
+    }
+
     /// Applies entries of the log before [`start`], up to the first that needs a decision of Loop
     /// or Apply: for a standalone server nearly all committed entries, for a member of an ensemble
     /// none.

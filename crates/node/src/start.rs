@@ -495,14 +495,16 @@ impl Node {
 /// Refuses a directory of the other kind. In an ensemble, a standalone server's directory would go
 /// on serving clients alone. A member's directory in a standalone server would wait for ever for
 /// servers that the configuration does not name. Where the list was changed while the ensemble ran,
-/// the configuration may be older, and the state decides.
+/// the configuration may be older, and the state decides; so it is where the log has a change of
+/// the membership behind the snapshot, since no standalone server's log ever has one.
 fn check_ensemble(recovered: &Recovered<RealDisk>, config: &NodeConfig) -> Result<(), String> {
     let membership = &recovered.restored.membership;
     let is_alone = membership.voters == [recovered.origin.member.0];
-    let is_managed = recovered.machine.control().servers().is_managed();
+    let is_changed =
+        recovered.machine.control().servers().is_managed() || recovered.has_membership_entries();
     match &config.cluster {
         _ if config.data_dir.join(SERVERS_FILE).is_file() => Ok(()),
-        Some(cluster) if is_alone && cluster.voters.len() > 1 && !is_managed => Err(format!(
+        Some(cluster) if is_alone && cluster.voters.len() > 1 && !is_changed => Err(format!(
             "it belongs to a standalone server, and an ensemble of {} is configured: start this \
              server \
              with an empty directory, or alone",

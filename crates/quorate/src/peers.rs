@@ -47,7 +47,7 @@ pub fn prepare(
     };
     let prepared = node::ClusterConfig {
         server: u64::from(cluster.number),
-        voters: cluster.servers.keys().map(|number| u64::from(*number)).collect(),
+        voters: cluster.voters().map(u64::from).collect(),
         attendance: cluster.attendance,
         servers: servers.collect(),
         listeners: Vec::new(),

@@ -556,7 +556,9 @@ fn fronts(config: &ServeConfig, node: &Node) -> anyhow::Result<Vec<(FrontHandle,
     };
     let reconfigurable = match is_reconfigurable {
         true => Reconfigurable::Now,
-        false if may_become_reconfigurable(config) => Reconfigurable::FromLevel,
+        false if may_become_reconfigurable(config) => {
+            Reconfigurable::FromLevel { leaves_one: !config.replicated.standalone_enabled }
+        }
         false => Reconfigurable::Never,
     };
     let auth = Arc::new(config.auth.clone());

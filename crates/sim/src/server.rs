@@ -304,10 +304,13 @@ impl MemberConfig {
     /// Whether ZooKeeper's clients can change the servers, as a real server finds it at its start.
     fn reconfigurable(&self, machine: &Machine) -> Reconfigurable {
         let may_rise = self.options.order.known.level_max >= Level::MEMBERS;
+        let leaves_one = !self.options.spaces.zk.settings.standalone_enabled;
         let mut listed = self.options.order.servers.servers.values();
         match machine.control().servers().may_be_reconfigured() {
             true => Reconfigurable::Now,
-            false if may_rise && listed.any(|it| it.zk.is_some()) => Reconfigurable::FromLevel,
+            false if may_rise && listed.any(|it| it.zk.is_some()) => {
+                Reconfigurable::FromLevel { leaves_one }
+            }
             false => Reconfigurable::Never,
         }
     }

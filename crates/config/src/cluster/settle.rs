@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use machine::Level;
+
 use super::secret::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 use super::{
     BIND_ATTEMPTS_DEFAULT, CONNECT_TIMEOUT_MS_DEFAULT, ClusterConfig, ClusterDraft,
@@ -35,10 +37,11 @@ pub(crate) fn settle(
         complain_of_grouping(draft);
         return Ok(None);
     }
-    check_servers(&draft.cluster)?;
+    let may_have_observers = draft.storage.level_max.is_some_and(|it| it >= Level::MEMBERS);
+    check_servers(&draft.cluster, may_have_observers)?;
     let Some(number) = settle_own_number(draft, own_number)? else { return Ok(None) };
     warn_of_numbers(draft, &first);
-    warn_of_peer_type(draft);
+    warn_of_peer_type(draft, number);
     for (said, message) in std::mem::take(&mut draft.cluster.complaints) {
         draft.report.warn(&said.place, &said.key, message);
     }
@@ -156,12 +159,14 @@ fn settle_own_number(draft: &Draft, own: Option<(u64, Place)>) -> Result<Option<
     }
 }
 
-/// Refuses a list of servers, or settings of it, that cannot work.
-fn check_servers(cluster: &ClusterDraft) -> Result<(), ConfigError> {
-    if let Some(observer) = cluster.servers.iter().find(|it| it.address.role == Role::Observer) {
-        return Err(observer
-            .said
-            .refused("observers are not served yet: leave it out, or make it a participant"));
+/// Refuses a list of servers, or settings of it, that cannot work. Observers serve from level 5 on.
+fn check_servers(cluster: &ClusterDraft, may_have_observers: bool) -> Result<(), ConfigError> {
+    let observer = cluster.servers.iter().find(|it| it.address.role == Role::Observer);
+    if let Some(observer) = observer.filter(|_| !may_have_observers) {
+        return Err(observer.said.refused(
+            "observers need level 5, which is not released: leave it out, make it a participant, \
+             or set the highest level to 5",
+        ));
     }
     if let Some(said) = &cluster.grouping {
         return Err(said.refused(
@@ -222,7 +227,7 @@ fn settle_client_port(draft: &mut Draft) -> Result<(), ConfigError> {
 /// Warns of fewer than three servers and of an even number, as
 /// `QuorumPeerConfig.parseDynamicConfig` does.
 fn warn_of_numbers(draft: &mut Draft, first: &Said) {
-    let count = draft.cluster.servers.len();
+    let count = draft.cluster.participants();
     if count <= 2 {
         let message =
             format!("with {count} of them no failure is survived: an ensemble needs 3 servers");
@@ -238,9 +243,11 @@ fn warn_of_numbers(draft: &mut Draft, first: &Said) {
 
 /// Warns of a `peerType` that contradicts the list of servers; the list wins
 /// (`QuorumPeerConfig.setupPeerType`).
-fn warn_of_peer_type(draft: &mut Draft) {
-    if let Some((Role::Observer, place)) = draft.cluster.own.peer_type.take() {
-        let message = "the list of servers says participant, and counts";
+fn warn_of_peer_type(draft: &mut Draft, number: u32) {
+    let own = draft.cluster.servers.iter().find(|server| server.number == number);
+    let Some(listed) = own.map(|server| server.address.role) else { return };
+    if let Some((_, place)) = draft.cluster.own.peer_type.take().filter(|(it, _)| *it != listed) {
+        let message = format!("the list of servers says {}, and counts", listed.name());
         draft.report.warn(&place, "peerType", message);
     }
 }

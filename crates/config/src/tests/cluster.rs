@@ -162,7 +162,8 @@ fn what_cannot_be_an_ensemble_is_refused_where_it_stands() {
     );
     check(
         "server.1=a:1:2\nserver.2=b:1:2:observer",
-        "4: server.2: observers are not served yet: leave it out, or make it a participant",
+        "4: server.2: observers need level 5, which is not released: leave it out, make it a \
+         participant, or set the highest level to 5",
     );
     check("server.-1=a:1:2", "3: server.-1: \"-1\" is not the number of a server: 0 to 4294967295");
     check(

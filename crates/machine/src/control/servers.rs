@@ -158,7 +158,9 @@ impl Servers {
     pub fn serves_without_vote(&self, member: MemberId) -> bool {
         let Some(number) = self.number_of(member) else { return false };
         if !self.is_decided() {
-            return self.is_guest(number);
+            let record = self.list.servers.get(&number).filter(|_| self.changes.is_some());
+            return self.is_guest(number)
+                || record.is_some_and(|record| record.role == ServerRole::Observer);
         }
         match self.list_to_follow().servers.get(&number) {
             Some(record) => record.role == ServerRole::Observer,

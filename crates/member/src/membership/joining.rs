@@ -390,7 +390,8 @@ fn addition(view: &JoinView<'_>) -> Option<MembershipChange> {
         if (is_unlisted && !is_guest) || !are_silent {
             continue;
         }
-        let is_added = view.servers.is_added(*server) || has_pending(view);
+        let is_observer = !view.servers.votes(*server);
+        let is_added = view.servers.is_added(*server) || has_pending(view) || is_observer;
         if replaced.is_empty() && !is_guest && !is_added {
             continue;
         }

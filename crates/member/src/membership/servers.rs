@@ -153,7 +153,10 @@ impl Servers {
     /// while the ensemble ran.
     pub fn votes(&self, number: u64) -> bool {
         let record = self.registered.list_to_follow().servers.get(&number);
-        !self.registered.is_decided() || record.is_some_and(|it| it.role == ServerRole::Voter)
+        match self.registered.is_decided() {
+            true => record.is_some_and(|it| it.role == ServerRole::Voter),
+            false => record.is_none_or(|it| it.role == ServerRole::Voter),
+        }
     }
 
     /// Whether a change of the list has added the server with this number, or is about to: it needs

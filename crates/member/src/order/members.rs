@@ -38,6 +38,12 @@ pub(super) struct Members {
     broken: Option<BrokenRule>,
 }
 
+/// The level that a configured list of servers needs: observers serve from level 5 on.
+pub(super) fn level_needed(list: &ServerList) -> Level {
+    let is_observer = |record: &machine::ServerRecord| record.role == ServerRole::Observer;
+    if list.servers.values().any(is_observer) { Level::MEMBERS } else { Level::FIRST }
+}
+
 impl Members {
     /// The members as a start restores them.
     pub fn new(
@@ -167,24 +173,31 @@ impl Members {
     /// state has it, or if the list was changed while the ensemble ran. A new leader with an old
     /// file must not undo such a change.
     ///
-    /// The file decides addresses alone. A server is added to the list, or taken from it, only if
-    /// the files of more than half of the voters agree: while files are changed one after the
-    /// other, each new leader would otherwise undo what the one before did.
+    /// The file alone decides addresses and, from level 5 on, which observers there are. A voter is
+    /// added to the list, or taken from it, only if the files of more than half of the voters
+    /// agree: while files are changed one after the other, each new leader would otherwise undo
+    /// what the one before did. A server keeps its role.
     fn wants_servers(&self) -> Option<ServerList> {
         let listed = self.servers.registered.list();
         if self.servers_wanted.servers.is_empty() || self.servers.registered.is_managed() {
             return None;
         }
+        let is_new = listed.servers.is_empty();
+        let has_observers = self.levels.replicated() >= Level::MEMBERS;
         let mut wanted = self.servers_wanted.clone();
-        if !listed.servers.is_empty() {
-            let is_listed = |number: &u64| listed.servers.contains_key(number);
-            wanted.servers.retain(|number, _| is_listed(number) || self.most_have(*number, true));
-            let kept = listed.servers.iter().filter(|(number, _)| {
-                let has_it = self.servers_wanted.servers.contains_key(number);
-                !has_it && !self.most_have(**number, false)
-            });
-            wanted.servers.extend(kept.map(|(number, record)| (*number, record.clone())));
-        }
+        wanted.servers.retain(|number, record| match (listed.servers.get(number), record.role) {
+            (Some(known), _) => {
+                record.role = known.role;
+                true
+            }
+            (None, ServerRole::Voter) => is_new || self.most_have(*number, true),
+            (None, _) => has_observers,
+        });
+        let kept = listed.servers.iter().filter(|(number, record)| {
+            let has_it = self.servers_wanted.servers.contains_key(number);
+            !has_it && record.role == ServerRole::Voter && !self.most_have(**number, false)
+        });
+        wanted.servers.extend(kept.map(|(number, record)| (*number, record.clone())));
         let wanted = self.servers.with_client_urls(wanted);
         (*listed != wanted).then_some(wanted)
     }
@@ -243,7 +256,7 @@ impl Loop {
     pub fn is_observer(&self) -> bool {
         let servers = &self.members.servers;
         let list = servers.registered.list_to_follow();
-        let record = list.servers.get(&servers.own.1).filter(|_| servers.registered.is_decided());
+        let record = list.servers.get(&servers.own.1);
         record.is_some_and(|record| record.role == ServerRole::Observer)
     }
 

@@ -342,15 +342,22 @@ impl Members {
         Members { folder, children: clients.iter().map(|_| None).collect(), clients }
     }
 
-    /// Writes only the first `count` servers to a server's configuration. `all` is the text of
-    /// another server's `zoo.cfg`, with all of them.
-    pub fn list_servers(&self, place: usize, count: usize, all: &str) {
+    /// The lines of a server's configuration that list the servers.
+    pub fn listed(&self, place: usize) -> Vec<String> {
         let config = self.folder.join((place + 1).to_string()).join("zoo.cfg");
-        let text = fs::read_to_string(&config).unwrap();
+        let text = fs::read_to_string(config).unwrap();
+        let lines = text.lines().filter(|line| line.starts_with("server."));
+        lines.map(str::to_string).collect()
+    }
+
+    /// Replaces these lines. A file that the server has rewritten becomes what it was before.
+    pub fn list(&self, place: usize, servers: &[String]) {
+        let config = self.folder.join((place + 1).to_string()).join("zoo.cfg");
+        let before = fs::read_to_string(config.with_extension("cfg.bak"));
+        let text = before.unwrap_or_else(|_| fs::read_to_string(&config).unwrap());
         let others = text.lines().filter(|line| !line.starts_with("server."));
-        let listed = all.lines().filter(|line| line.starts_with("server.")).take(count);
-        let lines = others.chain(listed).map(|line| format!("{line}\n"));
-        fs::write(&config, lines.collect::<String>()).unwrap();
+        let lines = others.chain(servers.iter().map(String::as_str));
+        fs::write(&config, lines.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
     }
 
     /// Starts the server at this index.

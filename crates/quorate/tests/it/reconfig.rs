@@ -159,11 +159,9 @@ fn a_removed_server_that_comes_back_late_gets_the_data_anew() {
 #[test]
 fn a_new_server_has_the_data_before_it_is_listed_and_then_replaces_all() {
     let mut members = Members::prepare("reconfig-guest", LINES);
+    let all = members.listed(0);
     for place in [0, 1] {
-        let config = members.folder.join((place + 1).to_string()).join("zoo.cfg");
-        let text = fs::read_to_string(&config).unwrap();
-        let without = text.lines().filter(|line| !line.starts_with("server.3="));
-        fs::write(&config, without.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+        members.list(place, &all[..2]);
         members.start(place);
     }
     wait_until("there is a leader", || !mode_of(members.clients[0]).is_empty());
@@ -186,5 +184,60 @@ fn a_new_server_has_the_data_before_it_is_listed_and_then_replaces_all() {
     members.kill_nine(1);
     wait_until("it leads", || mode_of(members.clients[2]) == "leader");
     assert_eq!(guest.create("/alone", b"", 0).as_deref(), Ok("/alone"));
+    members.stop();
+}
+
+/// Adds a server as the operators of Kubernetes do: lists it as an observer, starts it with that
+/// list, and makes it a participant once it serves.
+fn grow(members: &mut Members, place: usize, all: &[String]) {
+    let port = members.clients[place].port();
+    let joining = line(members, place, port + 707, port);
+    let observer = joining.replace(":participant", ":observer");
+    let mut client = open(members.clients[0]);
+    let mut listed = all[..place].to_vec();
+    listed.push(observer.clone());
+    members.list(place, &listed);
+    reconfig(&mut client, Some(&observer), None).unwrap();
+    members.start(place);
+    open(members.clients[place]);
+    wait_until("it gets its vote", || reconfig(&mut client, Some(&joining), None).is_ok());
+}
+
+#[test]
+fn one_server_grows_by_observers_and_all_start_again_from_what_they_wrote() {
+    let mut members = Members::prepare("reconfig-grows", LINES);
+    let all = members.listed(0);
+    members.list(0, &all[..1]);
+    members.start(0);
+    assert_eq!(open(members.clients[0]).create("/one", b"", 0).as_deref(), Ok("/one"));
+    grow(&mut members, 1, &all);
+    grow(&mut members, 2, &all);
+    // Directories that are kept do not hinder servers that are removed and added again.
+    let mut client = open(members.clients[0]);
+    for place in [2, 1] {
+        reconfig(&mut client, None, Some(&(place + 1).to_string())).unwrap();
+        members.stop_one(place);
+    }
+    assert_eq!(client.create("/alone", b"", 0).as_deref(), Ok("/alone"));
+    grow(&mut members, 1, &all);
+    grow(&mut members, 2, &all);
+    // The first server began alone, and one is an observer now: all files name it so.
+    let port = members.clients[2].port();
+    let observer = line(&members, 2, port + 707, port).replace(":participant", ":observer");
+    reconfig(&mut client, Some(&observer), None).unwrap();
+    wait_until("the files are written", || {
+        let is_written = |place: usize| {
+            let files = fs::read_dir(members.folder.join((place + 1).to_string())).unwrap();
+            let mut files = files.map(|file| file.unwrap().path());
+            files.any(|file| fs::read_to_string(file).is_ok_and(|it| it.contains(":observer")))
+        };
+        (0..3).all(is_written)
+    });
+    (0..3).for_each(|place| members.kill_nine(place));
+    (0..3).for_each(|place| members.start(place));
+    members.leader();
+    assert!(open(members.clients[2]).exists("/alone"));
+    assert_eq!(mode_of(members.clients[2]), "observer");
+    assert_eq!(open(members.clients[0]).create("/again", b"", 0).as_deref(), Ok("/again"));
     members.stop();
 }

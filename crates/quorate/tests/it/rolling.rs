@@ -1,8 +1,6 @@
 //! Real servers that become more and fewer because their files are changed, one server after the
 //! other, without any request of a client.
 
-use std::fs;
-
 use crate::ensemble::{Members, open};
 use crate::server::wait_until;
 
@@ -20,9 +18,9 @@ fn wait_for_votes(members: &Members, count: usize) {
 #[test]
 fn three_servers_become_five_and_three_again_by_their_files() {
     let mut members = Members::prepare_all("rolling", 5, "");
-    let all = fs::read_to_string(members.folder.join("5/zoo.cfg")).unwrap();
+    let all = members.listed(0);
     for place in 0..3 {
-        members.list_servers(place, 3, &all);
+        members.list(place, &all[..3]);
         members.start(place);
     }
     members.leader();
@@ -32,7 +30,7 @@ fn three_servers_become_five_and_three_again_by_their_files() {
     members.start(4);
     for place in 0..3 {
         members.stop_one(place);
-        members.list_servers(place, 5, &all);
+        members.list(place, &all);
         members.start(place);
         members.leader();
     }
@@ -52,7 +50,7 @@ fn three_servers_become_five_and_three_again_by_their_files() {
     members.stop_one(4);
     for place in 0..3 {
         members.stop_one(place);
-        members.list_servers(place, 3, &all);
+        members.list(place, &all[..3]);
         members.start(place);
         members.leader();
     }

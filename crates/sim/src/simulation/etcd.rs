@@ -215,9 +215,12 @@ impl EtcdClients {
 
     fn connect(&mut self, client: usize, world: &World, hosts: &mut Hosts, is_last: bool) {
         let member = self.clients[client].next_member(&hosts.present());
+        let serves = hosts.serves(member);
         let server = hosts[member].server.as_mut();
         let EtcdClients { clients, network, history } = self;
-        let Some(server) = server.filter(|server| server.is_open() && !is_last) else {
+        // A learner would keep its clients waiting until it is promoted.
+        let takes = |server: &&mut Server| server.is_open() && (serves || server.is_ready());
+        let Some(server) = server.filter(takes).filter(|_| !is_last) else {
             return clients[client].on_refused(world.now_us);
         };
         let number = network.connect(client, member, (server.life(), server.served()));

@@ -151,14 +151,19 @@ impl<'c> Changes<'c> {
         }
     }
 
-    /// Checks that a member that has applied its own removal ends soon.
+    /// Checks that a member that has applied its own removal ends soon, unless a later change that
+    /// is accepted lists its server again.
     fn check_removed(&mut self, member: usize) -> Result<(), String> {
         let now_us = self.0.world.now_us;
         let host = &mut self.0.hosts[member];
         let removed_version = host.place.removed_version.filter(|_| !host.place.is_guest);
         let Some(removed_version) = removed_version else { return Ok(()) };
-        let version = |server: &Server| server.machine().control().servers().list().version;
-        let has_applied = host.server.as_ref().is_some_and(|it| version(it) >= removed_version);
+        let number = member as u64 + 1;
+        let has_applied = host.server.as_ref().is_some_and(|server| {
+            let servers = server.machine().control().servers();
+            servers.list().version >= removed_version
+                && !servers.list_to_follow().servers.contains_key(&number)
+        });
         if !has_applied {
             host.place.applied_removal_us = None;
             return Ok(());

@@ -39,7 +39,11 @@ impl ZkFront {
             ZkChange::SessionAttached { session, owner, .. } => {
                 self.on_session_attached(*session, *owner);
             }
-            ZkChange::Configured(settings) => self.settings = settings.clone(),
+            ZkChange::Configured(settings) => {
+                self.settings = settings.clone();
+                let leaves_one = !settings.standalone_enabled;
+                self.turns.resumable.extend(self.turns.reconfigs.on_settings(leaves_one));
+            }
         }
     }
 

@@ -12,8 +12,10 @@ use super::limits::RECONFIG_HOLD_MS_MAX;
 pub enum Reconfigurable {
     /// They cannot: this server is standalone, or its level may not rise so far.
     Never,
-    /// They can once the state has the level [`machine::Level::MEMBERS`].
-    FromLevel,
+    /// They can once the state has the level [`machine::Level::MEMBERS`]. With `leaves_one` they
+    /// may leave a single voter, once the state has that setting (`standaloneEnabled=false`), which
+    /// comes behind the level.
+    FromLevel { leaves_one: bool },
     /// They can ([`machine::Servers::may_be_reconfigured`]).
     Now,
 }
@@ -32,18 +34,23 @@ pub(super) enum Hold {
 /// Whether the servers can be changed, and the connections that wait for that.
 pub(super) struct Reconfigs {
     reconfigurable: Reconfigurable,
+    /// Whether the state lets clients change the servers.
+    are_possible: bool,
+    /// Whether the state lets a reconfig leave a single voter.
+    leaves_one: bool,
     /// When each connection began to wait, in ms.
     since_ms: BTreeMap<ConnectionId, u64>,
 }
 
 impl Reconfigs {
     pub fn new(reconfigurable: Reconfigurable) -> Reconfigs {
-        Reconfigs { reconfigurable, since_ms: BTreeMap::new() }
+        let are_possible = reconfigurable == Reconfigurable::Now;
+        Reconfigs { reconfigurable, are_possible, leaves_one: false, since_ms: BTreeMap::new() }
     }
 
     /// Whether the servers can be changed now.
     pub fn are_possible(&self) -> bool {
-        self.reconfigurable == Reconfigurable::Now
+        self.are_possible
     }
 
     /// Whether any connection waits.
@@ -53,7 +60,7 @@ impl Reconfigs {
 
     /// Decides whether a connection with a reconfig waits for the level.
     pub fn hold(&mut self, id: ConnectionId, now_ms: u64) -> Hold {
-        if self.reconfigurable != Reconfigurable::FromLevel {
+        if !matches!(self.reconfigurable, Reconfigurable::FromLevel { .. }) {
             return Hold::Over;
         }
         let Some(since_ms) = self.since_ms.get(&id) else {
@@ -78,9 +85,27 @@ impl Reconfigs {
         self.since_ms.remove(&id);
     }
 
-    /// Notes that the servers can be changed. Returns the connections that waited for it.
+    /// Notes that the servers can be changed. Returns the connections that need not wait longer.
     pub fn on_possible(&mut self) -> impl Iterator<Item = ConnectionId> {
-        self.reconfigurable = Reconfigurable::Now;
-        core::mem::take(&mut self.since_ms).into_keys()
+        self.are_possible = true;
+        self.release()
+    }
+
+    /// Notes whether the state lets a reconfig leave a single voter. Returns the connections that
+    /// need not wait longer.
+    pub fn on_settings(&mut self, leaves_one: bool) -> impl Iterator<Item = ConnectionId> {
+        self.leaves_one = leaves_one;
+        self.release()
+    }
+
+    fn release(&mut self) -> impl Iterator<Item = ConnectionId> + use<> {
+        let lacks_setting = self.reconfigurable == Reconfigurable::FromLevel { leaves_one: true }
+            && !self.leaves_one;
+        let mut released = BTreeMap::new();
+        if self.are_possible && !lacks_setting {
+            self.reconfigurable = Reconfigurable::Now;
+            core::mem::swap(&mut released, &mut self.since_ms);
+        }
+        released.into_keys()
     }
 }

@@ -299,6 +299,7 @@ impl Rig {
                 "algorithm" => settings.digest_algorithm = value.to_string(),
                 "digest" => settings.digest_enabled = value == "on",
                 "reconfig" => settings.reconfig_enabled = value == "on",
+                "standalone" => settings.standalone_enabled = value == "on",
                 "skip_acl" => settings.skip_acl = value == "on",
                 "sasl" => settings.sasl_enabled = value == "on",
                 "x509" => settings.x509_enabled = value == "on",
@@ -326,7 +327,11 @@ impl Rig {
                 "failed" => auth.sasl_failed_allowed = value == "allowed",
                 "enforce" => auth.enforced_schemes = owned(value),
                 "read_only_after" => read_only_after_ms = Some(value.parse().unwrap()),
-                "reconfig" if value == "from_level" => reconfigurable = Reconfigurable::FromLevel,
+                "reconfig" => {
+                    let leaves_one = value == "leaves_one";
+                    assert!(leaves_one || value == "from_level");
+                    reconfigurable = Reconfigurable::FromLevel { leaves_one };
+                }
                 "ensemble" if value == "any" => auth.ensemble = Some(EnsembleNames::Any),
                 "ensemble" => auth.ensemble = Some(EnsembleNames::These(owned(value))),
                 _ => panic!("option {name}"),
