@@ -4,6 +4,8 @@
 //
 // Usage: go-smoke PROGRAM FOLDER. PROGRAM takes etcd's flags: this tree's binary under the name
 // etcd, or the real etcd. The last line is `N passed, N failed`.
+// `go-smoke members PROGRAM FOLDER [NAME PART...]` changes the members of clusters instead, with the
+// etcdctl at ETCDCTL.
 //
 // Holders that die are processes of their own, which are ended by SIGKILL: `go-smoke hold` and
 // `go-smoke lead`.
@@ -40,6 +42,8 @@ func main() {
 		check(hold(strings.Split(os.Args[2], ","), os.Args[3]))
 	case len(os.Args) == 4 && os.Args[1] == "lead":
 		check(lead(strings.Split(os.Args[2], ","), os.Args[3]))
+	case len(os.Args) >= 4 && os.Args[1] == "members":
+		os.Exit(runChanges(os.Args[2], os.Args[3], os.Args[4:]))
 	case len(os.Args) == 3:
 		os.Exit(runAll(os.Args[1], os.Args[2]))
 	default:
