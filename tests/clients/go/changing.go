@@ -507,18 +507,23 @@ func unlessIs(ctx context.Context, awaited error, try func(context.Context) erro
 
 // expectRefused fails unless a call ended with this error of etcd: its code, and its text.
 func expectRefused(err, expected error) error {
-	right := status.Convert(expected)
+	right := shown(expected)
 	if err == nil {
 		return fmt.Errorf("taken, not refused with %q", right.Message())
 	}
-	found := status.Convert(err)
-	var known rpctypes.EtcdError
-	if errors.As(err, &known) {
-		found = status.New(known.Code(), known.Error())
-	}
+	found := shown(err)
 	if found.Code() != right.Code() || found.Message() != right.Message() {
 		return fmt.Errorf("refused with %v %q, not with %v %q",
 			found.Code(), found.Message(), right.Code(), right.Message())
 	}
 	return nil
+}
+
+// shown returns the code and the text of an error of the wire, or of one of clientv3.
+func shown(err error) *status.Status {
+	var known rpctypes.EtcdError
+	if errors.As(err, &known) {
+		return status.New(known.Code(), known.Error())
+	}
+	return status.Convert(err)
 }

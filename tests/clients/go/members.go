@@ -21,8 +21,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// errNotEnoughStarted is what etcd sends: it means FailedPrecondition, but the wire has Unknown.
-var errNotEnoughStarted = status.Error(codes.Unknown, rpctypes.ErrMemberNotEnoughStarted.Error())
+// expectTooFewStarted fails unless a change was refused because too few members have started. The
+// code on the wire has a scenario of its own.
+func expectTooFewStarted(err error) error {
+	return expectRefused(rpctypes.Error(err), rpctypes.ErrMemberNotEnoughStarted)
+}
 
 // lax switches off the checks for a change while members are missing or have just come.
 const lax = "--strict-reconfig-check=false"
@@ -44,7 +47,8 @@ type change struct {
 }
 
 var changes = []change{
-	{"a member ends when its list does not fit", listDoesNotFit},
+	{"a member that reaches nobody of its list ends", reachesNobody},
+	{"a new member whose URL is not that of its list ends", notWhereItSays},
 	{"three members become six, one by one", threeToSix},
 	{"five members become one, one by one", fiveToOne},
 	{"one member becomes three and one again, with strict checks", oneToThreeToOne},
@@ -81,7 +85,12 @@ var changes = []change{
 	{"a new member is in the list without a name", unstarted},
 	{"two removals of one member remove it once", removedTwice},
 	{"a learner can go while leadership is offered to it", removedWhileOffered},
+	{"too few started members are refused with etcd's code", tooFewStarted},
 	{"the gateway for JSON changes members", gateway},
+	{"a member ends when its list does not fit", listDoesNotFit},
+	{"a list with one member too many is said to be unequal", oneTooMany},
+	{"a list with one URL twice is said to have it twice", twiceTheSame},
+	{"a member ends when its state is neither new nor existing", unknownState},
 	{"a member with an empty folder does not begin a cluster anew", doesNotBeginAnew},
 	{"etcdctl prints the members", ctlPrints},
 }
@@ -89,7 +98,7 @@ var changes = []change{
 // runChanges runs the scenarios whose names contain one of these parts, several at once: they
 // mostly wait. It returns the exit status.
 func runChanges(program, folder string, parts []string) int {
-	const jobs = 4
+	const jobs = 6
 	version, err := exec.Command(program, "--version").CombinedOutput()
 	check(err)
 	isQuorate := strings.Contains(strings.ToLower(string(version)), "quorate")
@@ -251,7 +260,7 @@ func voters(ctx context.Context, scene scene) error {
 		return err
 	}
 	_, err = alone.remove(ctx, 0, id)
-	return errors.Join(all, expectRefused(err, errNotEnoughStarted),
+	return errors.Join(all, expectTooFewStarted(err),
 		alone.expectProgress(ctx, 0))
 }
 
@@ -453,6 +462,23 @@ func gateway(ctx context.Context, scene scene) error {
 		changing.expectNumbers(ctx, 0, 0))
 }
 
+// tooFewStarted looks at the code on the wire. etcd means FailedPrecondition, as its clients show it,
+// and sends Unknown.
+func tooFewStarted(ctx context.Context, scene scene) error {
+	changing, err := begin(ctx, scene, 1)
+	if err != nil {
+		return err
+	}
+	id, err := changing.id(ctx, 0, 0)
+	if err != nil {
+		return err
+	}
+	text := "etcdserver: re-configuration failed due to not enough started members"
+	_, err = changing.remove(ctx, 0, id)
+	return errors.Join(expectRefused(err, status.Error(codes.Unknown, text)),
+		changing.post("remove", fmt.Sprintf(`{"ID":"%d"}`, id), 500, text))
+}
+
 // listWithoutQuorum asks the last of three members.
 func listWithoutQuorum(ctx context.Context, scene scene) error {
 	changing, err := begin(ctx, scene, 3)
@@ -501,8 +527,7 @@ func listWhileSecondAbsent(ctx context.Context, scene scene) error {
 	// After a second change those that have started would be no majority.
 	_, again := changing.add(ctx, 0, false, "http://localhost:124")
 	_, own := changing.remove(ctx, 0, added.Header.MemberId)
-	refused := errors.Join(expectRefused(again, errNotEnoughStarted),
-		expectRefused(own, errNotEnoughStarted))
+	refused := errors.Join(expectTooFewStarted(again), expectTooFewStarted(own))
 	once, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	_, err = changing.list(once, 0, true)

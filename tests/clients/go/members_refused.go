@@ -191,8 +191,19 @@ func joinsWithUsers(ctx context.Context, scene scene) error {
 	})
 }
 
-// listDoesNotFit starts members whose flags are wrong. Each ends with status 1.
-func listDoesNotFit(ctx context.Context, scene scene) error {
+// wrongStart is a start of a member that was added, or of another one, which must end.
+type wrongStart struct {
+	state string
+	// list is --initial-cluster, by members: 0 runs, 1 was added, and 2 is unknown.
+	list func(zero, one, two string) []string
+	// number is the member that is started.
+	number, status int
+	text           string
+}
+
+// endsAfter adds a learner to one member, and makes a wrong start on an empty folder. With the right
+// flags the learner joins afterwards all the same.
+func endsAfter(ctx context.Context, scene scene, wrongs ...wrongStart) error {
 	changing, err := begin(ctx, scene, 1)
 	if err != nil {
 		return err
@@ -202,58 +213,84 @@ func listDoesNotFit(ctx context.Context, scene scene) error {
 		return err
 	}
 	zero, one, two := changing.listed(0), changing.listed(second), changing.listed(third)
-	elsewhere := changing.name(0) + "=http://" + freeAddress()
-	nobody := "m9=http://" + freeAddress()
-	unequal, unmatched := "member count is unequal", "PeerURLs: no match found for existing member"
 	var all error
-	for _, wrong := range []struct {
-		what   string
-		number int
-		state  string
-		list   []string
-		text   string
-	}{
-		{"too many", second, "existing", []string{zero, one, two}, unequal},
-		{"not itself", second, "existing", []string{zero, two},
-			"couldn't find local name"},
-		{"too few", second, "existing", []string{one},
-			"could not retrieve cluster information from the given URLs"},
-		{"not added", third, "existing", []string{zero, two}, unmatched},
-		{"not added, with all", third, "existing", []string{zero, one, two}, unequal},
-		{"another's URL twice", second, "existing", []string{zero, "m1=" + changing.peers[0]},
-			"has duplicate url"},
-		{"unreachable", second, "existing", []string{elsewhere, one},
-			"could not retrieve cluster information from the given URLs"},
-		{"one unreachable of two", second, "existing", []string{zero, one, nobody}, unequal},
-		{"not where it says", second, "new", []string{zero, "m1=http://127.0.0.1:1"},
-			"--initial-cluster has m1=http://127.0.0.1:1 but missing from --initial-advertise-peer-urls="},
-		{"new, not itself", second, "new", []string{zero, two},
-			"couldn't find local name"},
-	} {
-		// Each begins with an empty folder, whatever the one before has left.
+	for _, wrong := range wrongs {
+		list := wrong.list(zero, one, two)
 		_ = os.Remove(changing.logs[wrong.number])
-		_ = os.RemoveAll(changing.data(wrong.number))
-		if err := changing.launch(wrong.number, wrong.state, wrong.list); err != nil {
+		if err := changing.launch(wrong.number, wrong.state, list); err != nil {
 			return err
 		}
-		if err := changing.expectEnd(ctx, wrong.number, 1, wrong.text); err != nil {
-			all = errors.Join(all, fmt.Errorf("%s: %w", wrong.what, err))
+		err := changing.expectEnd(ctx, wrong.number, wrong.status, wrong.text)
+		if err != nil {
+			all = errors.Join(all, fmt.Errorf("%s %v: %w", wrong.state, list, err))
 		}
+		_ = os.RemoveAll(changing.data(wrong.number))
 	}
-	if err := changing.launch(second, "old", []string{zero, one}); err != nil {
-		return err
-	}
-	err = changing.expectEnd(ctx, second, 2, "initial-cluster-state")
-	if err != nil {
-		all = errors.Join(all, fmt.Errorf("an unknown state: %w", err))
-	}
-	_ = os.RemoveAll(changing.data(second))
-	// With the right flags it joins all the same. Where a name is another one, the URLs decide.
-	named := "other=" + changing.peers[0]
-	if err := changing.launch(second, "existing", []string{named, one}); err != nil {
+	// The URLs decide, not the names.
+	right := []string{"other=" + changing.peers[0], one}
+	if err := changing.launch(second, "existing", right); err != nil {
 		return err
 	}
 	return errors.Join(all, changing.awaitStarted(ctx, 0, second), changing.expectProgress(ctx, 0))
+}
+
+func listDoesNotFit(ctx context.Context, scene scene) error {
+	nobody := freeAddress()
+	const unequal, notItself = "member count is unequal", "couldn't find local name"
+	return endsAfter(ctx, scene,
+		wrongStart{"existing", func(zero, one, two string) []string {
+			return []string{zero, one, two}
+		}, 1, 1, unequal},
+		wrongStart{"existing", func(zero, one, _ string) []string {
+			return []string{zero, one, "m9=http://" + nobody}
+		}, 1, 1, unequal},
+		wrongStart{"existing", func(zero, _, two string) []string {
+			return []string{zero, two}
+		}, 2, 1, "PeerURLs: no match found for existing member"},
+		wrongStart{"existing", func(zero, _, two string) []string {
+			return []string{zero, two}
+		}, 1, 1, notItself},
+		wrongStart{"existing", func(_, one, _ string) []string {
+			return []string{one}
+		}, 1, 1, "could not retrieve cluster information from the given URLs"},
+		wrongStart{"new", func(zero, _, two string) []string {
+			return []string{zero, two}
+		}, 1, 1, notItself})
+}
+
+// oneTooMany starts a member that nobody has added, with itself in the list of all.
+func oneTooMany(ctx context.Context, scene scene) error {
+	return endsAfter(ctx, scene, wrongStart{"existing", func(zero, one, two string) []string {
+		return []string{zero, one, two}
+	}, 2, 1, "member count is unequal"})
+}
+
+func twiceTheSame(ctx context.Context, scene scene) error {
+	return endsAfter(ctx, scene, wrongStart{"existing", func(zero, _, _ string) []string {
+		_, url, _ := strings.Cut(zero, "=")
+		return []string{zero, "m1=" + url}
+	}, 1, 1, "has duplicate url"})
+}
+
+// reachesNobody has a wrong URL for the only other member. That one knows the URL of this member.
+func reachesNobody(ctx context.Context, scene scene) error {
+	elsewhere := freeAddress()
+	return endsAfter(ctx, scene, wrongStart{"existing", func(_, one, _ string) []string {
+		return []string{"m0=http://" + elsewhere, one}
+	}, 1, 1, "could not retrieve cluster information from the given URLs"})
+}
+
+// notWhereItSays has another URL in --initial-cluster than in --initial-advertise-peer-urls.
+func notWhereItSays(ctx context.Context, scene scene) error {
+	return endsAfter(ctx, scene, wrongStart{"new", func(zero, _, _ string) []string {
+		return []string{zero, "m1=http://127.0.0.1:1"}
+	}, 1, 1, "--initial-cluster has m1=http://127.0.0.1:1 but missing from --initial-advertise-peer-urls="})
+}
+
+func unknownState(ctx context.Context, scene scene) error {
+	return endsAfter(ctx, scene, wrongStart{"old", func(zero, one, _ string) []string {
+		return []string{zero, one}
+	}, 1, 2, "initial-cluster-state"})
 }
 
 // doesNotBeginAnew starts a member of three on an empty folder, with the flags that it had at first.
@@ -410,8 +447,11 @@ func ctlPrints(ctx context.Context, scene scene) error {
 	expectJSON("{"+header+" members["+started+"]}", "member", "remove", id)
 	expect(refused("etcdserver: member not found"), "member", "remove", id)
 
-	add := []string{"member", "add", "m1", "--learner", peers}
-	text := changing.ctl(ctx, scene.etcdctl, append(add, "--write-out", "json")...)
+	// etcd gives the same URL in the same second the same id, which may not come again.
+	changing.peers[1] = "http://" + freeAddress()
+	added = regexp.QuoteMeta(changing.peers[1])
+	text := changing.ctl(ctx, scene.etcdctl, "member", "add", "m1", "--learner",
+		"--peer-urls="+changing.peers[1], "--write-out", "json")
 	var value any
 	if err := json.Unmarshal([]byte(text), &value); err != nil {
 		return errors.Join(all, fmt.Errorf("%w in %q", err, text))
