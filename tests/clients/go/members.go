@@ -49,6 +49,7 @@ type change struct {
 var changes = []change{
 	{"a member that reaches nobody of its list ends", reachesNobody},
 	{"a new member whose URL is not that of its list ends", notWhereItSays},
+	{"a new learner joins at its first try", joinsAtOnce},
 	{"three members become six, one by one", threeToSix},
 	{"five members become one, one by one", fiveToOne},
 	{"one member becomes three and one again, with strict checks", oneToThreeToOne},
@@ -88,6 +89,7 @@ var changes = []change{
 	{"too few started members are refused with etcd's code", tooFewStarted},
 	{"the gateway for JSON changes members", gateway},
 	{"a member ends when its list does not fit", listDoesNotFit},
+	{"a member joins whatever the names in its list are", otherNames},
 	{"a list with one member too many is said to be unequal", oneTooMany},
 	{"a list with one URL twice is said to have it twice", twiceTheSame},
 	{"a member ends when its state is neither new nor existing", unknownState},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -226,12 +227,64 @@ func endsAfter(ctx context.Context, scene scene, wrongs ...wrongStart) error {
 		}
 		_ = os.RemoveAll(changing.data(wrong.number))
 	}
-	// The URLs decide, not the names.
-	right := []string{"other=" + changing.peers[0], one}
-	if err := changing.launch(second, "existing", right); err != nil {
+	if err := changing.launch(second, "existing", []string{zero, one}); err != nil {
 		return err
 	}
 	return errors.Join(all, changing.awaitStarted(ctx, 0, second), changing.expectProgress(ctx, 0))
+}
+
+// otherNames gives the member that runs another name in the list of one that joins, once before and
+// once after the own name in the order of names. The URLs decide.
+func otherNames(ctx context.Context, scene scene) error {
+	changing, err := begin(ctx, scene, 1)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"other", "a"} {
+		second := changing.plan()
+		if _, err := changing.add(ctx, 0, true, changing.peers[second]); err != nil {
+			return err
+		}
+		list := []string{name + "=" + changing.peers[0], changing.listed(second)}
+		if err := changing.launch(second, "existing", list); err != nil {
+			return err
+		}
+		if err := changing.awaitStarted(ctx, 0, second); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err := changing.removeNumber(ctx, 0, second); err != nil {
+			return err
+		}
+		changing.cut(second)
+	}
+	return changing.expectProgress(ctx, 0)
+}
+
+// joinsAtOnce starts the first learner of a new member as soon as it has been added, in several
+// clusters. It keeps the data that it begins with: Quorate sets aside what a removed member had.
+func joinsAtOnce(ctx context.Context, scene scene) error {
+	for round := range 8 {
+		at := scene
+		at.folder = filepath.Join(scene.folder, fmt.Sprint(round))
+		changing, err := begin(ctx, at, 1)
+		if err != nil {
+			return err
+		}
+		learner := changing.plan()
+		if err := errors.Join(changing.join(ctx, 0, learner, true),
+			changing.awaitStarted(ctx, 0, learner)); err != nil {
+			return err
+		}
+		aside, err := filepath.Glob(filepath.Join(changing.data(learner), "set-aside-*"))
+		if err == nil && len(aside) > 0 {
+			err = fmt.Errorf("in round %d it has joined twice: %v", round, aside)
+		}
+		if err != nil {
+			return err
+		}
+		changing.end()
+	}
+	return nil
 }
 
 func listDoesNotFit(ctx context.Context, scene scene) error {
