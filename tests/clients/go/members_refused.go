@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -260,7 +261,7 @@ func otherNames(ctx context.Context, scene scene) error {
 	return changing.expectProgress(ctx, 0)
 }
 
-// joinsAtOnce starts the first learner of a new member as soon as it has been added, in several
+// joinsAtOnce starts the first learner of a new member shortly after it has been added, in several
 // clusters. It keeps the data that it begins with: Quorate sets aside what a removed member had.
 func joinsAtOnce(ctx context.Context, scene scene) error {
 	for round := range 8 {
@@ -271,8 +272,17 @@ func joinsAtOnce(ctx context.Context, scene scene) error {
 			return err
 		}
 		learner := changing.plan()
-		if err := errors.Join(changing.join(ctx, 0, learner, true),
-			changing.awaitStarted(ctx, 0, learner)); err != nil {
+		added, err := changing.add(ctx, 0, true, changing.peers[learner])
+		if err != nil {
+			return err
+		}
+		// The member that runs meanwhile tries to reach the new one, less and less often.
+		time.Sleep(time.Duration(round) * 60 * time.Millisecond)
+		list := changing.listOfJoiner(learner, added.Members)
+		if err := changing.launch(learner, "existing", list); err != nil {
+			return err
+		}
+		if err := changing.awaitStarted(ctx, 0, learner); err != nil {
 			return err
 		}
 		aside, err := filepath.Glob(filepath.Join(changing.data(learner), "set-aside-*"))
