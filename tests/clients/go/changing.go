@@ -412,7 +412,15 @@ func (changing *changing) join(ctx context.Context, at, number int, isLearner bo
 
 // awaitStarted waits until a member has its name and its clients' URL in the list.
 func (changing *changing) awaitStarted(ctx context.Context, at, number int) error {
-	return until(ctx, func(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience/2)
+	defer cancel()
+	last := errors.New("nothing is known")
+	err := until(ctx, func(ctx context.Context) (err error) {
+		defer func() {
+			if err != nil && status.Code(err) != codes.DeadlineExceeded {
+				last = err
+			}
+		}()
 		member, err := changing.member(ctx, at, number)
 		if err != nil {
 			return err
@@ -423,6 +431,10 @@ func (changing *changing) awaitStarted(ctx context.Context, at, number int) erro
 		}
 		return nil
 	})
+	if err != nil {
+		return last
+	}
+	return nil
 }
 
 // promoteNumber promotes a learner as soon as it is in sync.

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -21,12 +23,22 @@ type cluster struct {
 	running   []*exec.Cmd
 }
 
-// freeAddress returns a loopback address that nobody listens on.
+// given holds the ports that freeAddress has returned.
+var given sync.Map
+
+// freeAddress returns a loopback address that nobody listens on, another one each time. Its port is
+// below those that Linux gives to connections, so that it stays free while a member is down.
 func freeAddress() string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	check(err)
-	defer listener.Close()
-	return listener.Addr().String()
+	for {
+		address := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(22_000))
+		if _, isGiven := given.LoadOrStore(address, true); isGiven {
+			continue
+		}
+		if listener, err := net.Listen("tcp", address); err == nil {
+			listener.Close()
+			return address
+		}
+	}
 }
 
 // startCluster starts so many members on empty folders, and waits until each serves.

@@ -281,6 +281,8 @@ func replace(ctx context.Context, scene scene, isLearner bool) error {
 	if err := os.RemoveAll(changing.data(goes)); err != nil {
 		return err
 	}
+	// etcd's issue 16687: a member that comes at once may be told of the members from before.
+	time.Sleep(100 * time.Millisecond)
 	if err := changing.join(ctx, at, goes, isLearner); err != nil {
 		return err
 	}
