@@ -191,9 +191,10 @@ const TABLE: [Row; COUNT] = [
     row(Error::WatchCanceled, Code::Cancelled, "etcdserver: watch canceled"),
     row(Error::MemberExists, Code::FailedPrecondition, "etcdserver: member ID already exist"),
     row(Error::PeerUrlExists, Code::FailedPrecondition, "etcdserver: Peer URLs already exists"),
+    // etcd has no gRPC code for this one (`v3rpc/util.go` of 3.6.16 maps it to the client's error).
     row(
         Error::MemberNotEnoughStarted,
-        Code::FailedPrecondition,
+        Code::Unknown,
         "etcdserver: re-configuration failed due to not enough started members",
     ),
     row(Error::MemberBadUrls, Code::InvalidArgument, "etcdserver: given member URLs are invalid"),

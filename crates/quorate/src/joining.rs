@@ -10,7 +10,7 @@ use machine::MemberId;
 use member::membership::bootstrap::Attendance;
 use member::membership::hello::Known;
 use node::{DiscoverError, Discovered, Discovery, PeerAddress, StartBoard, discover};
-use storage::datadir::{IDENTITY_FILE, SERVERS_FILE};
+use storage::datadir::{CONDEMNED_FILE, IDENTITY_FILE, SERVERS_FILE};
 
 use crate::peers;
 use crate::random::random_bytes;
@@ -32,7 +32,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub fn find_number(args: &ServeArgs, config: &ServeConfig) -> anyhow::Result<Option<ServeArgs>> {
     let (Some(given), Some(cluster)) = (&args.etcd, &config.cluster) else { return Ok(None) };
     let dir = &config.storage.data_dir;
-    let has_begun = [IDENTITY_FILE, SERVERS_FILE].iter().any(|name| dir.join(name).is_file());
+    // A directory that is to be set aside says nothing of its server's number.
+    let has = |name: &str| dir.join(name).is_file();
+    let has_begun = has(SERVERS_FILE) || (has(IDENTITY_FILE) && !has(CONDEMNED_FILE));
     if has_begun || cluster.attendance != Attendance::Existing {
         return Ok(None);
     }

@@ -20,7 +20,7 @@ const IN_ETCD: [(u8, &str); 63] = [
     (1, "watch canceled"),
     (9, "member ID already exist"),
     (9, "Peer URLs already exists"),
-    (9, "re-configuration failed due to not enough started members"),
+    (2, "re-configuration failed due to not enough started members"),
     (3, "given member URLs are invalid"),
     (5, "member not found"),
     (9, "can only promote a learner member"),

@@ -37,7 +37,8 @@ pub(crate) struct Joining {
     joint_since_ms: Option<u64>,
     /// The accepted change that this leader pursues, and since when.
     accepted: Option<(ChangeId, u64)>,
-    /// The members of guests that have no link, and since when.
+    /// The registered members that have no link, and since when. A new member makes its links anew
+    /// once it is born, so it has none for a moment.
     away: BTreeMap<u64, u64>,
 }
 
@@ -97,7 +98,8 @@ impl Joining {
     pub fn step(&mut self, view: &JoinView<'_>) -> Option<JoinStep> {
         let is_soon =
             self.asked_ms.is_some_and(|asked_ms| view.now_ms < asked_ms + REGISTERS_INTERVAL_MS);
-        if !is_soon && let Some(command) = command(view) {
+        self.note_away(view);
+        if !is_soon && let Some(command) = self.command(view) {
             self.asked_ms = Some(view.now_ms);
             return Some(JoinStep::Submit(command));
         }
@@ -128,20 +130,30 @@ impl Joining {
         }
     }
 
-    /// The members of guests that have had no link for so long that they count as gone. A new one
-    /// makes its links anew once it is born, and was never heard before.
-    fn gone_guests(&mut self, view: &JoinView<'_>) -> BTreeSet<u64> {
-        let is_away = |learner: &u64| {
+    /// Notes which registered members have no link.
+    fn note_away(&mut self, view: &JoinView<'_>) {
+        let registered = view.servers.registered.members().keys();
+        let is_away = |member: &&MemberId| {
+            **member != view.servers.own.0 && !view.servers.is_linked(**member)
+        };
+        let since = |member: &MemberId| *self.away.get(&member.0).unwrap_or(&view.now_ms);
+        let away = registered.filter(is_away).map(|member| (member.0, since(member)));
+        self.away = away.collect();
+    }
+
+    /// Whether a registered member has had no link for so long that it counts as gone.
+    fn is_gone(&self, member: u64, now_ms: u64) -> bool {
+        self.away.get(&member).is_some_and(|since_ms| now_ms >= since_ms + REPLACED_SILENCE_MS)
+    }
+
+    /// The learners of guests that count as gone.
+    fn gone_guests(&self, view: &JoinView<'_>) -> BTreeSet<u64> {
+        let is_gone = |learner: &u64| {
             let number = server_of(view, *learner);
             number.is_some_and(|number| view.servers.registered.is_guest(number))
-                && !view.servers.is_linked(MemberId(*learner))
+                && self.is_gone(*learner, view.now_ms)
         };
-        let away = view.membership.learners.iter().copied().filter(is_away);
-        let since = |learner: u64| (learner, *self.away.get(&learner).unwrap_or(&view.now_ms));
-        self.away = away.map(since).collect();
-        let is_long = |since_ms: &u64| view.now_ms >= since_ms + REPLACED_SILENCE_MS;
-        let gone = self.away.iter().filter(|(_, since_ms)| is_long(since_ms));
-        gone.map(|(learner, _)| *learner).collect()
+        view.membership.learners.iter().copied().filter(is_gone).collect()
     }
 
     /// For how long this leader has pursued an accepted change, in ms.
@@ -152,6 +164,54 @@ impl Joining {
         };
         self.accepted = Some((change, since_ms));
         now_ms - since_ms
+    }
+
+    /// The next command that registers, admits, describes, forgets or retires a server.
+    fn command(&self, view: &JoinView<'_>) -> Option<Command<'static>> {
+        let JoinView { servers, membership, .. } = view;
+        let has_tombstones = view.broken != Some(BrokenRule::Tombstones);
+        let known = core::iter::once(servers.own)
+            .chain(servers.linked.iter().map(|(id, it)| (*id, it.number)));
+        for (member, server) in known {
+            let registered = &servers.registered;
+            if registered.number_of(member) == Some(server) || registered.is_retired(member) {
+                continue;
+            }
+            let command = match registered.is_stranger(server) {
+                true => servers.admission(member),
+                false => Some(ControlCommand::Register { member, server }),
+            };
+            if let Some(command) = command {
+                return Some(Command::Control(command));
+            }
+        }
+        if let Some(described) = servers.undescribed() {
+            return Some(Command::Control(described));
+        }
+        // The change that is under way may add one of them.
+        if view.is_changing {
+            return None;
+        }
+        let registered = servers.registered.members();
+        let mut left = registered.iter().filter(|(member, _)| !membership.contains(member.0));
+        left.find_map(|(member, number)| {
+            let member = *member;
+            let is_guest = servers.registered.is_guest(*number);
+            let is_gone = servers.is_unlisted(*number) && !is_guest;
+            if !is_gone && servers.linked.contains_key(&member) {
+                return None;
+            }
+            // A member that hands over commands without a vote must never come back under its id.
+            let is_for_good = is_gone || is_guest || !servers.votes(*number);
+            if is_for_good && !is_gone && !self.is_gone(member.0, view.now_ms) {
+                return None;
+            }
+            Some(match is_for_good && has_tombstones {
+                true => ControlCommand::Retire(member),
+                false => ControlCommand::Forget { member },
+            })
+        })
+        .map(Command::Control)
     }
 
     /// Leaves a joint membership that does not end by itself. A leader that is to lose its vote
@@ -174,50 +234,6 @@ impl Joining {
 fn hand_over(to: Vec<u64>) -> Option<JoinStep> {
     let to: Vec<MemberId> = to.into_iter().map(MemberId).collect();
     (!to.is_empty()).then_some(JoinStep::HandOver(to))
-}
-
-fn command(view: &JoinView<'_>) -> Option<Command<'static>> {
-    let JoinView { servers, membership, .. } = view;
-    let has_tombstones = view.broken != Some(BrokenRule::Tombstones);
-    let known =
-        core::iter::once(servers.own).chain(servers.linked.iter().map(|(id, it)| (*id, it.number)));
-    for (member, server) in known {
-        let registered = &servers.registered;
-        if registered.number_of(member) == Some(server) || registered.is_retired(member) {
-            continue;
-        }
-        let command = match registered.is_stranger(server) {
-            true => servers.admission(member),
-            false => Some(ControlCommand::Register { member, server }),
-        };
-        if let Some(command) = command {
-            return Some(Command::Control(command));
-        }
-    }
-    if let Some(described) = servers.undescribed() {
-        return Some(Command::Control(described));
-    }
-    // The change that is under way may add one of them.
-    if view.is_changing {
-        return None;
-    }
-    let registered = servers.registered.members();
-    let mut left = registered.iter().filter(|(member, _)| !membership.contains(member.0));
-    left.find_map(|(member, number)| {
-        let member = *member;
-        let is_guest = servers.registered.is_guest(*number);
-        let is_gone = servers.is_unlisted(*number) && !is_guest;
-        if !is_gone && servers.linked.contains_key(&member) {
-            return None;
-        }
-        // A member that hands over commands without a vote must never come back under its id.
-        let is_for_good = is_gone || is_guest || !servers.votes(*number);
-        Some(match is_for_good && has_tombstones {
-            true => ControlCommand::Retire(member),
-            false => ControlCommand::Forget { member },
-        })
-    })
-    .map(Command::Control)
 }
 
 /// The voters that are registered as this server, other than `but`, and the placeholder if the

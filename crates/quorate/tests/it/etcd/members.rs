@@ -84,9 +84,9 @@ fn changes_of_the_members_are_refused() {
     for (path, body, status, text) in [
         ("add", r#"{"peerURLs":["bad"]}"#, 400, "given member URLs are invalid"),
         ("add", r#"{"peerURLs":["http://localhost:2380"]}"#, 400, "Peer URLs already exists"),
-        ("add", r#"{"peerURLs":["http://h:1"]}"#, 400, "not enough started members"),
+        ("add", r#"{"peerURLs":["http://h:1"]}"#, 500, "not enough started members"),
         ("remove", r#"{"ID":"1"}"#, 404, "member not found"),
-        ("remove", &format!("{{\"ID\":\"{own}\"}}"), 400, "not enough started members"),
+        ("remove", &format!("{{\"ID\":\"{own}\"}}"), 500, "not enough started members"),
         ("update", r#"{"ID":"1","peerURLs":["http://h:1"]}"#, 404, "member not found"),
         ("promote", &format!("{{\"ID\":\"{own}\"}}"), 400, "can only promote a learner member"),
     ] {
@@ -175,7 +175,7 @@ fn one_member_becomes_three_and_one_again() {
     let (status, refused) = changed.add(0, 1);
     assert!(status == 400 && refused["message"] == "etcdserver: Peer URLs already exists");
     let (status, refused) = changed.add(0, 2);
-    assert!(status == 400 && refused["message"].as_str().unwrap().contains("not enough started"));
+    assert!(status == 500 && refused["message"].as_str().unwrap().contains("not enough started"));
     assert!(put(changed.clients[0], "key", "while one is not there"));
     changed.start(1, "existing", &[0, 1]);
     assert_eq!(changed.add(0, 2).0, 200);

@@ -325,7 +325,23 @@ fn a_learner_that_lost_its_directory_leaves_behind_the_new_one() {
     // The new directory comes before the old one counts as silent.
     ensemble.present.insert(24, 4);
     assert_eq!(ensemble.run(), ["learn 4'"]);
-    assert_eq!(ensemble.go(4), ["remove 4", "retire"]);
+    assert_eq!(ensemble.go(4), ["remove 4"]);
+    ensemble.now_ms += REPLACED_SILENCE_MS;
+    assert_eq!(ensemble.run(), ["retire"]);
+}
+
+/// A new member makes its links anew once it is born.
+#[test]
+fn a_learner_without_links_for_a_moment_is_not_retired() {
+    let mut ensemble = Ensemble::new(1);
+    let peer_urls = vec!["http://s2:2888".to_string()];
+    assert_eq!(ensemble.etcd(ListChange::Add { peer_urls, role: ServerRole::Learner }), DONE);
+    let member = MemberId(member_of(2));
+    ensemble.apply(&Command::Control(ControlCommand::Register { member, server: 2 }));
+    assert_eq!(ensemble.run(), Vec::<String>::new(), "it has no links");
+    ensemble.now_ms += REPLACED_SILENCE_MS - 1;
+    assert_eq!(ensemble.run(), Vec::<String>::new(), "it may still come");
+    assert_eq!(ensemble.come(2), ["learn 2"]);
 }
 
 /// A new member replays the log from its beginning, through lists that do not have its server yet.
