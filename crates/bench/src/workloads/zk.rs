@@ -6,6 +6,7 @@ pub mod failover;
 pub mod fill;
 pub mod join;
 pub mod latencies;
+pub mod maximum;
 pub mod notify;
 pub mod pubsub;
 pub mod restart;

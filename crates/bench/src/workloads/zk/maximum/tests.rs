@@ -1,5 +1,6 @@
 use super::*;
 use crate::servers::null_server::NullServer;
+use crate::workloads::zk::tree::TreeArgs;
 
 const TREE: TreeArgs = TreeArgs { parents: 3, children: 40, size: 10, clients: 4, keep: false };
 
