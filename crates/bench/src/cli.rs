@@ -13,6 +13,7 @@ use crate::workloads::chunk::cmdr::{self, CmdrArgs};
 use crate::workloads::chunk::cmdw::{self, CmdwArgs};
 use crate::workloads::chunk::open::ChunkOpenArgs;
 use crate::workloads::etcd::kube::EtcdKubeArgs;
+use crate::workloads::etcd::member_add::{self, MemberAddArgs};
 use crate::workloads::etcd::performance::EtcdArgs;
 use crate::workloads::etcd::performance::compaction::{
     self as etcd_compaction, EtcdCompactionArgs,
@@ -86,6 +87,9 @@ enum Workload {
     /// The leader is killed while clients of etcd put: how long none can, and what is lost
     #[command(name = "etcd-failover")]
     EtcdFailover(EtcdFailoverArgs),
+    /// A member is added to a cluster of etcd: how long until it serves and votes
+    #[command(name = "etcd-member-add")]
+    EtcdMemberAdd(MemberAddArgs),
     /// A million keys, then kill -9: how long until etcd's clients are answered again
     #[command(name = "etcd-restart")]
     EtcdRestart(EtcdRestartArgs),
@@ -142,6 +146,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::Etcd2(args) => workloads::etcd::v2::command(args),
         Workload::EtcdWatch(args) => etcd_watch::command(args),
         Workload::EtcdFailover(args) => etcd_failover::command(args),
+        Workload::EtcdMemberAdd(args) => member_add::command(args),
         Workload::EtcdRestart(args) => etcd_restart::command(args),
         Workload::EtcdCompaction(args) => etcd_compaction::command(args),
         Workload::EtcdKube(args) => workloads::etcd::kube::command(args),

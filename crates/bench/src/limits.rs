@@ -324,3 +324,18 @@ pub const UNTIL_ROUNDS_MIN: u32 = 6;
 
 /// The most rounds of `--until`: each round keeps the latencies of its phases, some MiB.
 pub const UNTIL_ROUNDS_MAX: u32 = 200;
+
+/// The most members of a cluster that a workload starts, the one that it adds included.
+pub const MEMBERS_MAX: usize = 8;
+
+/// The most data that a workload puts before it adds a member, MiB: etcd's largest suggested
+/// database.
+pub const MIB_MAX: u64 = 8_192;
+
+/// How long a change of the members may be refused before the run fails, and how long one answer
+/// may take. etcd refuses changes in the first seconds of a cluster, until its members have been
+/// connected for 5 s (`HealthInterval`).
+pub const MEMBER_ADD_LIMIT: Duration = Duration::from_secs(30);
+
+/// The pause between two attempts to change the members.
+pub const MEMBER_ADD_PAUSE: Duration = Duration::from_millis(200);

@@ -3,6 +3,7 @@
 
 pub mod census;
 pub mod comparison;
+pub mod contest;
 pub mod course;
 pub mod driver;
 pub mod figures;

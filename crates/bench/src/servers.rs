@@ -10,4 +10,5 @@ pub mod launch;
 pub mod null_server;
 pub mod probe;
 pub mod process;
+pub mod spawned;
 pub mod target;

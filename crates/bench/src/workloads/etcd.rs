@@ -4,5 +4,6 @@
 pub mod client;
 pub mod grpc;
 pub mod kube;
+pub mod member_add;
 pub mod performance;
 pub mod v2;

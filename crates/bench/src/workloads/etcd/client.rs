@@ -23,6 +23,10 @@ pub const DELETE_RANGE: &str = "/etcdserverpb.KV/DeleteRange";
 pub const TXN: &str = "/etcdserverpb.KV/Txn";
 /// The path of the method `Compact`.
 pub const COMPACT: &str = "/etcdserverpb.KV/Compact";
+/// The path of the method `MemberAdd`.
+pub const MEMBER_ADD: &str = "/etcdserverpb.Cluster/MemberAdd";
+/// The path of the method `MemberList`.
+pub const MEMBER_LIST: &str = "/etcdserverpb.Cluster/MemberList";
 /// The path of the method `LeaseGrant`.
 pub const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 /// The path of the method `LeaseRevoke`.
