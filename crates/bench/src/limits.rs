@@ -335,7 +335,7 @@ pub const MIB_MAX: u64 = 8_192;
 /// How long a change of the members may be refused before the run fails, and how long one answer
 /// may take. etcd refuses changes in the first seconds of a cluster, until its members have been
 /// connected for 5 s (`HealthInterval`).
-pub const MEMBER_ADD_LIMIT: Duration = Duration::from_secs(30);
+pub const MEMBER_CHANGE_LIMIT: Duration = Duration::from_secs(30);
 
 /// The pause between two attempts to change the members.
-pub const MEMBER_ADD_PAUSE: Duration = Duration::from_millis(200);
+pub const MEMBER_CHANGE_PAUSE: Duration = Duration::from_millis(200);

@@ -11,7 +11,7 @@ use results::schema::{Role, System, Test};
 
 use crate::limits::INTERRUPT_LOOK;
 use crate::measure::comparison::{Progress, Rounds, Stolen};
-use crate::measure::figures::{self, Block};
+use crate::measure::figures::{self, Block, Figure};
 use crate::measure::machine_info::MachineInfo;
 use crate::measure::record::{self, OURS, PEER, Record};
 use crate::servers::folder::Folder;
@@ -126,7 +126,11 @@ pub fn run(
         let program: &Program = &programs[place];
         let prefix = format!("{}, {}", repeat.round_name(round), program.path().display());
         let (interrupt, folder, progress) = (&interrupt, folder.path(), &progress);
-        measure(&Bout { program, place, round, folder, interrupt, progress, prefix })
+        let bout = Bout { program, place, round, folder, interrupt, progress, prefix };
+        let block = measure(&bout)?;
+        // A run takes minutes. If it is interrupted, the figures of its rounds are not lost.
+        block.figures.iter().for_each(|figure| bout.say(&in_words(figure)));
+        Ok(block)
     };
     let blocks = |rounds: &[Vec<Block>]| -> Vec<Block> {
         rounds.iter().map(|of_one| Block::from_rounds(of_one.clone())).collect()
@@ -152,7 +156,28 @@ pub fn run(
     Ok(ExitCode::SUCCESS)
 }
 
+/// A figure of one round in one line.
+fn in_words(figure: &Figure) -> String {
+    let value = figure.values.first().map_or("unknown".to_string(), |value| format!("{value:.1}"));
+    format!("{} {value} {}", figure.name, figure.unit).trim_end().to_string()
+}
+
 fn system((block, role): (&Block, Role)) -> System {
     let id = if role == Role::Ours { OURS } else { PEER };
     System { id: id.to_string(), role, name: block.name.clone(), ..System::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::figures::Good;
+
+    #[test]
+    fn a_figure_of_one_round_is_a_line() {
+        let figure = |value| Figure::once("wait", "ms", value, Good::Less);
+        assert_eq!(in_words(&figure(Some(1.25))), "wait 1.2 ms");
+        assert_eq!(in_words(&figure(None)), "wait unknown ms");
+        let count = Figure::once("connections lost", "", 2.0, Good::Neither);
+        assert_eq!(in_words(&count), "connections lost 2.0");
+    }
 }

@@ -15,7 +15,7 @@ use etcd::pb::etcdserverpb as pb;
 use tokio::time::timeout;
 
 use crate::limits::{
-    ETCD_VALUE_BYTES_MAX, MEMBER_ADD_LIMIT, MEMBER_ADD_PAUSE, MEMBERS_MAX, MIB_MAX,
+    ETCD_VALUE_BYTES_MAX, MEMBER_CHANGE_LIMIT, MEMBER_CHANGE_PAUSE, MEMBERS_MAX, MIB_MAX,
     RECONNECT_PAUSE, SERVER_START_LIMIT,
 };
 use crate::measure::comparison::Rounds;
@@ -213,15 +213,15 @@ impl<'a> Cluster<'a> {
         let (began, mut refused) = (Instant::now(), 0);
         loop {
             let called_at = Instant::now();
-            let answer = timeout(MEMBER_ADD_LIMIT, client.ask(&call)).await??;
+            let answer = timeout(MEMBER_CHANGE_LIMIT, client.ask(&call)).await??;
             if answer.code == 0 {
                 return Ok((called_at, refused));
             }
-            let is_late = began.elapsed() > MEMBER_ADD_LIMIT;
+            let is_late = began.elapsed() > MEMBER_CHANGE_LIMIT;
             ensure!(!is_late, "MemberAdd is refused: {}", answer.message);
             self.bout.interrupt.check()?;
             refused += 1;
-            tokio::time::sleep(MEMBER_ADD_PAUSE).await;
+            tokio::time::sleep(MEMBER_CHANGE_PAUSE).await;
         }
     }
 }
@@ -250,7 +250,7 @@ async fn asked<R: etcd::pb::Message + Default>(
 ) -> Option<R> {
     let call = Call::new(path, request).ok()?;
     let asking = async { EtcdClient::connect(address).await?.ask(&call).await };
-    let answer = timeout(MEMBER_ADD_LIMIT, asking).await.ok()?.ok()?;
+    let answer = timeout(MEMBER_CHANGE_LIMIT, asking).await.ok()?.ok()?;
     if answer.code == 0 { R::decode(answer.body).ok() } else { None }
 }
 
