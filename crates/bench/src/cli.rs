@@ -26,9 +26,11 @@ use crate::workloads::zk::failover::{self, FailoverArgs};
 use crate::workloads::zk::fill::{self, FillArgs};
 use crate::workloads::zk::join::{self, JoinArgs};
 use crate::workloads::zk::latencies::{self, LatencyArgs};
+use crate::workloads::zk::new_server::{self, NewServerArgs};
 use crate::workloads::zk::notify::NotifyArgs;
 use crate::workloads::zk::pubsub::processes::{self, PartArgs};
 use crate::workloads::zk::pubsub::{self, PubsubArgs};
+use crate::workloads::zk::reconfig::{self, ReconfigArgs};
 use crate::workloads::zk::restart::{self, RestartArgs};
 use crate::workloads::zk::snapshot_gap::{self, SnapshotGapArgs};
 use crate::workloads::zk::watch::{self, WatchArgs};
@@ -57,6 +59,12 @@ enum Workload {
     /// A million znodes and full write load: a member whose data was deleted joins again
     #[command(name = "zk-join")]
     Join(JoinArgs),
+    /// A million znodes, half of the maximum rate, and a fourth server joins: how long it takes
+    #[command(name = "zk-new-server")]
+    NewServer(NewServerArgs),
+    /// Servers join, leave and move under load: how long each takes, and what clients feel
+    #[command(name = "zk-reconfig")]
+    Reconfig(ReconfigArgs),
     /// A million znodes, half of the maximum rate: the longest gap between replies
     #[command(name = "zk-snapshot-gap")]
     SnapshotGap(SnapshotGapArgs),
@@ -136,6 +144,8 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         Workload::Restart(args) => restart::command(args),
         Workload::Failover(args) => failover::command(args),
         Workload::Join(args) => join::command(args),
+        Workload::NewServer(args) => new_server::command(args),
+        Workload::Reconfig(args) => reconfig::command(args),
         Workload::SnapshotGap(args) => snapshot_gap::command(args),
         Workload::Watch(args) => watch::command(args),
         Workload::Notify(args) => workloads::zk::notify::command(args),

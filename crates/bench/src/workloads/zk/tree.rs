@@ -8,6 +8,7 @@
 //! sends the requests with index `c`, `c + n`, `c + 2n` and so on, with at most
 //! [`PIPELINE_REQUESTS`] under way.
 
+pub mod steady;
 pub mod traffic;
 
 use std::fmt::Write;

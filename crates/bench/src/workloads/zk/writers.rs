@@ -27,7 +27,7 @@ use crate::workloads::zk::tree::Tree;
 pub const NUMBER_BYTES: usize = 8;
 
 /// The most stages of a run.
-pub const STAGES_MAX: usize = 4;
+pub const STAGES_MAX: usize = 6;
 
 /// The stages of a run, such as before, during and after an outage. The thread that ends and starts
 /// servers moves the run to its next stage; the writers count for the stage that the run is in.
@@ -63,6 +63,21 @@ impl Stages {
         self.began.lock().expect("no thread panics while it holds the lock").push(Instant::now());
         self.is_failed.store(!is_good, Ordering::Relaxed);
         self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// The index of the stage that the run is in.
+    pub fn now(&self) -> usize {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// Whether the last stage has ended.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Whether the run has failed.
+    pub fn is_failed(&self) -> bool {
+        self.is_failed.load(Ordering::Relaxed)
     }
 
     /// The durations of the stages that have ended, in order.
@@ -315,8 +330,7 @@ impl Load for Writers<'_> {
         if header.error != ErrorCode::OK {
             // An error does not acknowledge the set; whether it was executed is unknown.
             writer.unknown += 1;
-            self.troubles.errors += 1;
-            self.troubles.count(&format!("answer {}", header.error.name()));
+            self.troubles.on_error(header.error);
             return;
         }
         writer.acknowledged += 1;
@@ -346,7 +360,14 @@ impl Load for Writers<'_> {
 }
 
 impl Troubles {
-    fn add(&mut self, loss: &Loss) {
+    /// Counts an answer that was an error.
+    pub fn on_error(&mut self, error: ErrorCode) {
+        self.errors += 1;
+        self.count(&format!("answer {}", error.name()));
+    }
+
+    /// Counts the end of a connection.
+    pub fn add(&mut self, loss: &Loss) {
         match (&loss.error, loss.was_open) {
             (SessionError::Refused, _) => {
                 self.sessions_expired += 1;

@@ -149,7 +149,7 @@ impl Load for Traffic<'_> {
 
 /// A number below `count` for each index. The numbers are scattered over the range, and the same in
 /// each run.
-fn scattered(index: u64, count: usize) -> usize {
+pub(super) fn scattered(index: u64, count: usize) -> usize {
     // 2^64 divided by the golden ratio, as in Fibonacci hashing.
     let hash = index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     (hash % count as u64) as usize
