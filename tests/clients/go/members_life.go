@@ -105,7 +105,8 @@ func fullRotation(ctx context.Context, scene scene) error {
 }
 
 // changeAtOnce tries to add a voter and a learner, and to remove a member, at the moment at which
-// all members serve, and again when they have been connected for a while.
+// all members serve, and again when they have been connected for a while. With Quorate a link counts
+// at once: docs/etcd.md, Changing the members.
 func changeAtOnce(ctx context.Context, scene scene) error {
 	const health = 5 * time.Second
 	changing, err := begin(ctx, scene, 3)
@@ -121,7 +122,7 @@ func changeAtOnce(ctx context.Context, scene scene) error {
 		func() error { _, err := changing.add(ctx, 0, false, "http://127.0.0.1:1235"); return err },
 		func() error { _, err := changing.remove(ctx, 0, id); return err },
 	}
-	for isLate := true; isLate; {
+	for isLate := !scene.isQuorate; isLate; {
 		// A machine that is too slow for the moment tries again.
 		changing.cut(1, 2)
 		began := time.Now()

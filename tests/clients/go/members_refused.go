@@ -323,9 +323,14 @@ func listDoesNotFit(ctx context.Context, scene scene) error {
 
 // oneTooMany starts a member that nobody has added, with itself in the list of all.
 func oneTooMany(ctx context.Context, scene scene) error {
+	text := "member count is unequal"
+	if scene.isQuorate {
+		// It looks for its own URLs first, and counts then.
+		text = "PeerURLs: no match found for existing member"
+	}
 	return endsAfter(ctx, scene, wrongStart{"existing", func(zero, one, two string) []string {
 		return []string{zero, one, two}
-	}, 2, 1, "member count is unequal"})
+	}, 2, 1, text})
 }
 
 func twiceTheSame(ctx context.Context, scene scene) error {
@@ -338,6 +343,22 @@ func twiceTheSame(ctx context.Context, scene scene) error {
 // reachesNobody has a wrong URL for the only other member. That one knows the URL of this member.
 func reachesNobody(ctx context.Context, scene scene) error {
 	elsewhere := freeAddress()
+	if scene.isQuorate {
+		// The other member dials it, and then it joins: docs/etcd.md, Changing the members.
+		changing, err := begin(ctx, scene, 1)
+		if err != nil {
+			return err
+		}
+		added := changing.plan()
+		if _, err := changing.add(ctx, 0, true, changing.peers[added]); err != nil {
+			return err
+		}
+		list := []string{"m0=http://" + elsewhere, changing.listed(added)}
+		if err := changing.launch(added, "existing", list); err != nil {
+			return err
+		}
+		return changing.awaitStarted(ctx, 0, added)
+	}
 	return endsAfter(ctx, scene, wrongStart{"existing", func(_, one, _ string) []string {
 		return []string{"m0=http://" + elsewhere, one}
 	}, 1, 1, "could not retrieve cluster information from the given URLs"})

@@ -32,11 +32,47 @@ pub(super) fn of_flags(values: &Values) -> Result<Kept, String> {
             "couldn't find local name {name:?} in the initial cluster configuration"
         ));
     }
+    check_twice(&members, values.text("initial-cluster"))?;
+    let is_said = values.is_given("initial-advertise-peer-urls") && !is_existing(values);
+    if let Some(own) = own.filter(|_| is_said) {
+        check_advertised(&members[own], &values.urls("initial-advertise-peer-urls"))?;
+    }
     if members.len() < 2 {
         return Ok(Kept { own: 0, members: Vec::new() });
     }
     let own = own.map_or(0, |position| position as u32 + 1);
     Ok(Kept { own, members: (1..).zip(members).collect() })
+}
+
+/// Checks that no URL occurs twice (`types.CheckDuplicateURLs`).
+fn check_twice(members: &[Member], list: &str) -> Result<(), String> {
+    let mut urls: Vec<String> =
+        members.iter().flat_map(|(_, urls)| urls).map(Url::to_string).collect();
+    urls.sort_unstable();
+    match urls.windows(2).any(|pair| pair[0] == pair[1]) {
+        true => Err(format!("initial cluster {list} has duplicate url")),
+        false => Ok(()),
+    }
+}
+
+/// Checks that a new member has its URLs in `--initial-cluster` also in
+/// `--initial-advertise-peer-urls` (`ServerConfig.advertiseMatchesCluster`). etcd compares the
+/// addresses that host names resolve to; here two hosts differ only if both are addresses.
+fn check_advertised((name, urls): &Member, advertised: &[Url]) -> Result<(), String> {
+    let is_address = |url: &Url| url.host.parse::<std::net::IpAddr>().is_ok();
+    let may_be = |one: &Url, other: &Url| {
+        let may_be_host = one.host == other.host || !is_address(one) || !is_address(other);
+        one.port == other.port && may_be_host
+    };
+    let is_missing = |url: &&Url| !advertised.iter().any(|other| may_be(url, other));
+    match urls.iter().find(is_missing) {
+        Some(url) => Err(format!(
+            "--initial-cluster has {name}={url} but missing from \
+             --initial-advertise-peer-urls={}",
+            advertised.iter().map(Url::to_string).collect::<Vec<_>>().join(",")
+        )),
+        None => Ok(()),
+    }
 }
 
 /// The list of a server that is alone, and to which etcd's clients may add others.

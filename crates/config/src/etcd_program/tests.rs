@@ -160,6 +160,25 @@ fn wrong_flags_end_the_program_as_in_etcd() {
             "etcd: couldn't find local name \"x\" in the initial cluster configuration",
         ),
         (
+            "--name a --initial-cluster a=http://h:1,b=http://h:1",
+            1,
+            "etcd: initial cluster a=http://h:1,b=http://h:1 has duplicate url",
+        ),
+        (
+            "--name a --initial-cluster a=http://1.1.1.1:1,b=http://h:1 \
+             --initial-advertise-peer-urls http://1.1.1.2:1",
+            1,
+            "etcd: --initial-cluster has a=http://1.1.1.1:1 but missing from \
+             --initial-advertise-peer-urls=http://1.1.1.2:1",
+        ),
+        (
+            "--name a --initial-cluster a=http://h:1,b=http://h:2 \
+             --initial-advertise-peer-urls http://h:3",
+            1,
+            "etcd: --initial-cluster has a=http://h:1 but missing from \
+             --initial-advertise-peer-urls=http://h:3",
+        ),
+        (
             "--name a --initial-cluster a=http://h:1,b=https://h:2",
             1,
             "etcd: --initial-cluster: all URLs must have one scheme, http or https",
