@@ -418,9 +418,9 @@ impl Links {
         let is_open = match (&own.birth, &other.birth) {
             (Some(own), Some(theirs)) => {
                 let level = other.level.as_ref().map(|stated| stated.level);
-                own.cluster_id == theirs.cluster_id
-                    && level >= Some(Level::MEMBERS)
-                    && (takes_guests || self.list.is_lost())
+                let is_lost = self.list.is_lost() && level >= Some(Level::MEMBERS);
+                // A guest that was born just now is at the level of the birth.
+                own.cluster_id == theirs.cluster_id && (takes_guests || is_lost)
             }
             (Some(_), None) => takes_guests,
             (None, _) => false,

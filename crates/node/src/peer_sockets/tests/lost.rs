@@ -99,7 +99,19 @@ fn an_ensemble_that_takes_guests_lets_in_a_server_without_data() {
     stranger.knock_with(asks(), &key, b"another key");
     assert_eq!(stranger.refusal(), "it does not know the shared secret");
     assert!(here.handle.links().is_empty());
-    let guest = Peers::start(unborn, guest, &[at], secret());
+    let guest = Peers::start(unborn, guest, std::slice::from_ref(&at), secret());
+    here.wait_linked(&[5]);
+    guest.wait_linked(&[1]);
+    guest.sockets.stop();
+    here.wait_unlinked(5);
+    // The list of the state may not have it yet. Born, it is at the level of the birth at first.
+    here.handle.set_servers(Vec::new(), BTreeSet::new());
+    let guest = listener();
+    let url = format!("http://127.0.0.1:{}", port(&guest));
+    let level = Some(Level::FIRST.into());
+    let newborn = Hello { level, known: Known::up_to(Level::MEMBERS), ..born(5, 7) };
+    let newborn = newborn.with_peer_urls(vec![url], String::new()).expect("it has room for them");
+    let guest = Peers::start(newborn, guest, &[at], secret());
     here.wait_linked(&[5]);
     guest.wait_linked(&[1]);
     guest.sockets.stop();
