@@ -14,6 +14,7 @@ mod ensemble;
 mod etcd;
 mod faults;
 mod load;
+mod operator;
 mod proxy;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ use ensemble::{Ensemble, Kind};
 use etcd::{EtcdWorld, Watcher};
 use faults::{Begun, Planned};
 use load::{Client, Gone, Greeting, Session, TIMEOUT_MS, World};
+use operator::{Done, Operator};
 
 /// How many ZooKeeper clients work during the faults.
 const CLIENTS: u32 = 6;
@@ -50,6 +52,8 @@ struct Asked {
     lasts: Duration,
     kind: Kind,
     members: usize,
+    /// Whether an operator changes the servers.
+    changes: bool,
 }
 
 impl Asked {
@@ -62,6 +66,7 @@ impl Asked {
                 _ => Kind::Ours,
             },
             members: members as usize,
+            changes: false,
         }
     }
 }
@@ -70,6 +75,11 @@ impl Asked {
 fn an_ensemble_keeps_its_promises_whatever_goes_wrong() {
     let members = number_from_env("QUORATE_CHAOS_MEMBERS").unwrap_or(3);
     survive("chaos", &Asked::new(members, 45));
+}
+
+#[test]
+fn an_ensemble_whose_servers_change_keeps_its_promises_whatever_goes_wrong() {
+    survive("chaos-changes", &Asked { changes: true, ..Asked::new(5, 45) });
 }
 
 #[test]
@@ -84,16 +94,18 @@ fn survive(name: &str, asked: &Asked) {
         given += 1;
         first.map_or_else(port_of_its_own, |first| first + given - 1)
     };
-    let Asked { seed, lasts, kind, members } = *asked;
+    let Asked { seed, lasts, kind, members, changes } = *asked;
     let repeat = format!("QUORATE_CHAOS_SEED={seed} QUORATE_CHAOS_SECONDS={}", lasts.as_secs());
     println!("{repeat}, {members} of {kind:?}");
-    let mut ensemble = Ensemble::start(kind, name, members, port);
+    let mut ensemble = Ensemble::start((kind, changes), name, members, port);
+    let operator = changes.then(|| Operator::new(&ensemble));
     let world = World::new((0..members).map(|own| ensemble.client_address(own)).collect());
     let etcd = (0..members).filter(|_| ensemble.has_etcd());
     let etcd = EtcdWorld::new(etcd.map(|own| ensemble.etcd_address(own)).collect());
     await_all(&ensemble, &world);
     etcd::await_all(&etcd);
-    let mut watchers = under_load(&mut ensemble, &world, &etcd, seed, lasts);
+    let mut watchers = under_load((&mut ensemble, operator.as_ref()), &world, &etcd, seed, lasts);
+    operator.iter().for_each(Operator::list_all);
     await_all(&ensemble, &world);
     check_convergence(&world, members);
     if ensemble.has_etcd() {
@@ -178,7 +190,7 @@ fn await_all(ensemble: &Ensemble, world: &World) {
 
 /// Runs the clients while faults begin and end. Returns the etcd clients that watch.
 fn under_load(
-    ensemble: &mut Ensemble,
+    (ensemble, operator): (&mut Ensemble, Option<&Operator>),
     world: &World,
     etcd: &Arc<EtcdWorld>,
     seed: u64,
@@ -188,13 +200,17 @@ fn under_load(
     let mut of_faults = random.fork();
     std::thread::scope(|scope| {
         // This stops the clients even after a panic.
-        let over = Over(world, etcd);
+        let over = Over(world, etcd, operator);
         for id in 0..CLIENTS {
             let random = random.fork();
             scope.spawn(move || Client::new(world, id, random).run());
         }
         let watching =
             ensemble.has_etcd().then(|| scope.spawn(move || etcd::run(etcd, world, random)));
+        let changing = operator.map(|operator| {
+            let random = of_faults.fork();
+            scope.spawn(move || operator.run(random))
+        });
         let end = Instant::now() + lasts;
         let mut begun: Vec<(Instant, Begun)> = Vec::new();
         let count = ensemble.count();
@@ -208,6 +224,10 @@ fn under_load(
                 begun.remove(at).1.end(ensemble);
             }
             ensemble.assert_running();
+            if let Some((operator, own)) = operator.and_then(|it| Some((it, it.to_forget()?))) {
+                ensemble.forget(own);
+                operator.on_forgotten();
+            }
             if now >= next && begun.len() < FAULTS_MAX {
                 println!("{:>6} ms: {planned:?}", (lasts.saturating_sub(end - now)).as_millis());
                 let fault = Begun::begin(planned, ensemble);
@@ -223,16 +243,23 @@ fn under_load(
         begun.into_iter().for_each(|(_, fault)| fault.end(ensemble));
         std::thread::sleep(CALM);
         drop(over);
+        if let Some(changing) = changing {
+            let done = changing.join().expect("the operator ends");
+            println!("{done:?}");
+            let Done { changed, replaced, .. } = done;
+            assert!(changed > 0 && replaced > 0, "{done:?}");
+        }
         watching.map(|it| it.join().expect("the clients end")).unwrap_or_default()
     })
 }
 
-struct Over<'w>(&'w World, &'w EtcdWorld);
+struct Over<'w>(&'w World, &'w EtcdWorld, Option<&'w Operator>);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
         self.0.end();
         self.1.end();
+        self.2.into_iter().for_each(Operator::end);
     }
 }
 

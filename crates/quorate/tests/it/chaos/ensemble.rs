@@ -28,6 +28,9 @@ pub enum Kind {
     Real,
 }
 
+/// How many servers an ensemble whose servers change begins with. The others come as guests.
+const LISTED_AT_FIRST: usize = 3;
+
 /// The ports of one server.
 #[derive(Clone, Copy)]
 struct Ports {
@@ -52,6 +55,9 @@ struct Member {
 /// All servers of the ensemble.
 pub struct Ensemble {
     kind: Kind,
+    /// Whether clients change the servers. The servers then have the same addresses for all, so
+    /// no proxies are between them.
+    changes: bool,
     folder: PathBuf,
     members: Vec<Member>,
 }
@@ -61,9 +67,15 @@ fn loopback(port: u16) -> SocketAddr {
 }
 
 impl Ensemble {
-    /// Starts `count` servers with empty folders; a single one is a standalone server. `port` gives
-    /// unused port numbers.
-    pub fn start(kind: Kind, name: &str, count: usize, mut port: impl FnMut() -> u16) -> Ensemble {
+    /// Starts `count` servers with empty folders; a single one is a standalone server. With
+    /// `changes`, clients can change them, and only the first ones are listed. `port` gives unused
+    /// port numbers.
+    pub fn start(
+        (kind, changes): (Kind, bool),
+        name: &str,
+        count: usize,
+        mut port: impl FnMut() -> u16,
+    ) -> Ensemble {
         let folder = server::folder(name);
         let ports: Vec<Ports> = (0..count)
             .map(|_| Ports { client: port(), etcd: port(), quorum: port(), election: port() })
@@ -71,7 +83,7 @@ impl Ensemble {
         let member = |own: usize| {
             let way = |other: usize| {
                 let to = ports[other];
-                (other != own)
+                (other != own && !changes)
                     .then(|| [to.quorum, to.election].map(|port| Proxy::start(loopback(port))))
             };
             Member {
@@ -85,7 +97,7 @@ impl Ensemble {
             }
         };
         let members: Vec<Member> = (0..count).map(member).collect();
-        let mut ensemble = Ensemble { kind, folder, members };
+        let mut ensemble = Ensemble { kind, changes, folder, members };
         for own in 0..count {
             ensemble.configure(own);
             ensemble.restart(own);
@@ -104,17 +116,25 @@ impl Ensemble {
         fs::create_dir_all(&data).unwrap();
         fs::write(data.join("myid"), format!("{}\n", own + 1)).unwrap();
         let mut config = format!(
-            "tickTime={TICK_MS}\ninitLimit=20\nsyncLimit=6\ndataDir={}\nclientPort={}\n\
-             clientPortAddress=127.0.0.1\nmaxClientCnxns=0\n4lw.commands.whitelist=*\n\
-             admin.enableServer=false\nsnapCount=2000\n",
+            "tickTime={TICK_MS}\ninitLimit=20\nsyncLimit=6\ndataDir={}\nmaxClientCnxns=0\n\
+             4lw.commands.whitelist=*\nadmin.enableServer=false\nsnapCount=2000\n",
             data.display(),
-            member.ports.client,
         );
+        if self.changes {
+            config += "reconfigEnabled=true\nskipACL=yes\nstandaloneEnabled=false\n\
+                       quorate.levelMax=5\n";
+            let listed = (0..self.count()).filter(|it| *it < LISTED_AT_FIRST || *it == own);
+            listed.for_each(|it| config += &(self.line(it, "participant") + "\n"));
+        } else {
+            let port = member.ports.client;
+            config += &format!("clientPort={port}\nclientPortAddress=127.0.0.1\n");
+        }
         if self.has_etcd() {
             config += &format!("quorate.etcdAddr=127.0.0.1:{}\n", member.ports.etcd);
         }
         let is_alone = self.count() == 1;
-        for (other, ways) in member.ways.iter().enumerate().filter(|_| !is_alone) {
+        let is_done = is_alone || self.changes;
+        for (other, ways) in member.ways.iter().enumerate().filter(|_| !is_done) {
             let [quorum, election] = match ways {
                 None => [member.ports.quorum, member.ports.election],
                 Some(proxies) => [0, 1].map(|way| proxies[way].address().port()),
@@ -148,6 +168,18 @@ impl Ensemble {
         }
     }
 
+    /// The line of a server in a list, with this role.
+    pub fn line(&self, own: usize, role: &str) -> String {
+        let Ports { client, quorum, election, .. } = self.members[own].ports;
+        let number = own + 1;
+        format!("server.{number}=127.0.0.1:{quorum}:{election}:{role};127.0.0.1:{client}")
+    }
+
+    /// The address at which a server itself listens for ZooKeeper clients.
+    pub fn own_address(&self, own: usize) -> SocketAddr {
+        loopback(self.members[own].ports.client)
+    }
+
     /// Starts a server unless it runs, without waiting until it serves.
     pub fn restart(&mut self, own: usize) {
         if self.members[own].running.is_none() {
@@ -170,6 +202,7 @@ impl Ensemble {
         // It may run, because the end of another fault has started it.
         self.kill_nine(own);
         fs::remove_dir_all(self.members[own].folder.join("data")).unwrap();
+        let _ = fs::remove_file(self.members[own].folder.join("zoo.cfg.bak"));
         self.configure(own);
         self.restart(own);
     }
@@ -177,12 +210,13 @@ impl Ensemble {
     /// Whether a member may lose its data. Others must have it, and the server must be able to
     /// cope: a ZooKeeper that has lost its data still votes as if it had never had any.
     pub fn may_forget(&self) -> bool {
-        self.kind == Kind::Ours && self.count() > 2
+        self.kind == Kind::Ours && self.count() > 2 && !self.changes
     }
 
-    /// Whether the servers also serve etcd clients.
+    /// Whether the servers also serve etcd clients. The judge of those takes the id of a server
+    /// for unchangeable, and a server that is listed again has another one.
     pub fn has_etcd(&self) -> bool {
-        self.kind == Kind::Ours
+        self.kind == Kind::Ours && !self.changes
     }
 
     /// Sends SIGSTOP or SIGCONT to a server.
