@@ -25,7 +25,7 @@ export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc)))}"
 case "${1:-}" in
   "") parts="fmt build tests kazoo-smoke etcd3-smoke default-faces" ;;
   all) parts="fmt build tests clippy kazoo-smoke etcd3-smoke default-faces java-smoke zkcli-smoke c-smoke go-smoke kazoo etcd-differential \
-etcd-backup report-look docs-commands" ;;
+go-members etcd-backup report-look docs-commands" ;;
   *) echo "run.sh [all]" >&2; exit 2 ;;
 esac
 round="${1:-}"
@@ -123,6 +123,7 @@ part go-smoke 900 count_suite tests/clients/run-go-smoke.sh
 part kazoo 600 count_suite env KAZOO_CLUSTER=1 tests/peers/run-kazoo.sh \
   kazoo/tests/test_client.py kazoo/tests/test_lock.py kazoo/tests/test_watchers.py
 part etcd-differential 1200 count_suite tests/peers/etcd/run-differential.sh
+part go-members 900 count_suite tests/clients/run-go-members.sh
 part etcd-backup 600 count_suite tests/peers/etcd/run-backup.sh
 part report-look 600 count_suite tests/clients/run-report-look.sh
 part docs-commands 900 count_suite tests/clients/run-docs-commands.sh
