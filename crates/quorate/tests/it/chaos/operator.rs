@@ -1,4 +1,5 @@
-//! Changes the servers of an ensemble by reconfig, at random times, while everything else goes wrong.
+//! Changes the servers of an ensemble by reconfig, at random times, while everything else goes
+//! wrong.
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
