@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::iter;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -19,11 +19,9 @@ use super::cores::Cores;
 use crate::limits::{MEMBER_LOOK_PAUSE, SERVER_END_LIMIT, SERVER_START_LIMIT};
 use crate::servers::interrupt::Interrupt;
 use crate::servers::process::Processes;
+use crate::servers::spawned::{end_of, free_ports, spawn};
 use crate::servers::target::{Scheme, Target, TargetAddress, mode_at};
 use crate::workloads::etcd::v2::load;
-
-/// Bytes of a server's output that an error shows.
-const OUTPUT_SHOWN: usize = 2_000;
 
 /// A system (Quorate or the peer), and how to get its servers.
 #[derive(Clone, Debug)]
@@ -286,6 +284,14 @@ impl Drop for Started {
     }
 }
 
+impl Planned {
+    /// Starts the server with this program and its first arguments.
+    fn spawn(&self, command: &[OsString]) -> anyhow::Result<Child> {
+        let variables = self.environment.iter().map(|(name, value)| (*name, value));
+        spawn(command.iter().chain(&self.arguments), variables, &self.output)
+    }
+}
+
 /// Starts the planned servers, and waits until all of them serve.
 fn start_all(
     command: &[OsString],
@@ -297,7 +303,7 @@ fn start_all(
     let mut started = Started::none(interrupt);
     cores.take()?;
     let spawned = planned.iter().try_for_each(|server| {
-        let child = Interrupt::start(|| spawn(command, server))?;
+        let child = Interrupt::start(|| server.spawn(command))?;
         interrupt.kill_at_exit(child.id());
         started.children.push(child);
         started.outputs.push(server.output.clone());
@@ -325,23 +331,6 @@ fn start_all(
     Ok(started)
 }
 
-fn spawn(command: &[OsString], server: &Planned) -> anyhow::Result<Child> {
-    let (program, first) = command.split_first().context("the program has no name")?;
-    let output = File::create(&server.output)?;
-    // The process gets its own process group: Ctrl-C must only reach this process, which then ends
-    // its servers.
-    let child = Command::new(program)
-        .args(first)
-        .args(&server.arguments)
-        .envs(server.environment.iter().cloned())
-        .process_group(0)
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output)
-        .spawn();
-    child.with_context(|| PathBuf::from(program).display().to_string())
-}
-
 /// The environment variables that set the heap of a real ZooKeeper, except those that the user has
 /// set. The scripts of the source tree read `ZK_HEAP`; the distribution's `zkEnv.sh` reads
 /// `ZK_SERVER_HEAP` (MB).
@@ -366,12 +355,6 @@ fn has_ended(child: &Child) -> bool {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     pid.is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), how), Ok(Some(_))))
-}
-
-fn end_of(output: &Path) -> String {
-    let text = fs::read(output).unwrap_or_default();
-    let from = text.len().saturating_sub(OUTPUT_SHOWN);
-    String::from_utf8_lossy(&text[from..]).trim().to_string()
 }
 
 /// The first line of a file that contains `text`.
@@ -412,13 +395,6 @@ fn program_of(target: &Target) -> String {
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let changed = file.modified().map(crate::measure::record::utc).unwrap_or_default();
     format!("{name}, {} bytes, of {changed}", file.len())
-}
-
-/// `count` ports of the loopback interface that are free at the moment.
-fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
-    let listeners: std::io::Result<Vec<TcpListener>> =
-        (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect();
-    listeners?.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
 }
 
 /// Plans servers that get a `zoo.cfg` each. Also returns the configuration that all of them share.
@@ -586,7 +562,7 @@ mod tests {
                 data: Vec::new(),
             };
             let command = ["sh", "-c", script].map(OsString::from);
-            started.children.push(spawn(&command, &planned).unwrap());
+            started.children.push(planned.spawn(&command).unwrap());
             started.outputs.push(output);
         }
         let due_at = Instant::now() + SERVER_END_LIMIT;

@@ -1,7 +1,7 @@
 //! Servers that a workload starts by itself, so that it can add and remove them: each is a program
 //! with arguments, and prints to a file. Dropping a server kills its process.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
@@ -17,7 +17,8 @@ use crate::servers::interrupt::Interrupt;
 /// Bytes of a server's output that an error shows.
 const OUTPUT_SHOWN: usize = 2_000;
 
-/// The variable that sets the highest level of Quorate's servers under etcd's name.
+/// The variable that sets the highest level of Quorate's servers under etcd's name. Members can be
+/// changed at level 5.
 const LEVEL_VARIABLE: (&str, &str) = ("QUORATE_LEVEL_MAX", "5");
 
 /// A program that runs a server, with the arguments that come first in each start.
@@ -70,15 +71,9 @@ impl Program {
         output: PathBuf,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Spawned> {
-        let file = File::create(&output).with_context(|| output.display().to_string())?;
-        let mut command = Command::new(self.path());
-        command.args(&self.words[1..]).args(arguments).envs([LEVEL_VARIABLE]);
-        // The server has a process group of its own: Ctrl-C reaches this process only, which then
-        // ends its servers.
-        command.process_group(0).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let at = Instant::now();
-        let child = Interrupt::start(|| Ok(command.spawn()?))
-            .with_context(|| self.path().display().to_string())?;
+        let words = self.words.iter().chain(arguments);
+        let child = Interrupt::start(|| spawn(words, [LEVEL_VARIABLE], &output))?;
         interrupt.kill_at_exit(child.id());
         Ok(Spawned { child, output, interrupt: interrupt.clone(), at, address })
     }
@@ -137,7 +132,34 @@ impl Drop for Spawned {
     }
 }
 
-fn end_of(output: &Path) -> String {
+/// Starts a program. The first word is its path, the others are its arguments. It gets the
+/// variables besides those of this process. Its output goes to the file `output`.
+///
+/// # Errors
+/// The program cannot be started, or the file cannot be made.
+pub fn spawn<'a>(
+    words: impl IntoIterator<Item = &'a OsString>,
+    variables: impl IntoIterator<Item = (&'a str, impl AsRef<OsStr>)>,
+    output: &Path,
+) -> anyhow::Result<Child> {
+    let mut words = words.into_iter();
+    let program = words.next().context("the program has no name")?;
+    let file = File::create(output).with_context(|| output.display().to_string())?;
+    // The process gets its own process group: Ctrl-C must only reach this process, which then ends
+    // its servers.
+    let child = Command::new(program)
+        .args(words)
+        .envs(variables)
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(file.try_clone()?)
+        .stderr(file)
+        .spawn();
+    child.with_context(|| Path::new(program).display().to_string())
+}
+
+/// The end of a server's output, for errors.
+pub fn end_of(output: &Path) -> String {
     let text = fs::read(output).unwrap_or_default();
     let from = text.len().saturating_sub(OUTPUT_SHOWN);
     String::from_utf8_lossy(&text[from..]).trim().to_string()
@@ -148,15 +170,19 @@ fn end_of(output: &Path) -> String {
 /// # Errors
 /// The system has no free port.
 pub fn free_addresses<const N: usize>() -> anyhow::Result<[SocketAddr; N]> {
-    let mut held = Vec::new();
-    let mut addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); N];
-    for address in &mut addresses {
-        let listener = TcpListener::bind(*address)?;
-        *address = listener.local_addr()?;
-        // All are held until each has its port, so that no two are equal.
-        held.push(listener);
-    }
-    Ok(addresses)
+    let ports = free_ports(N)?;
+    Ok(core::array::from_fn(|place| (Ipv4Addr::LOCALHOST, ports[place]).into()))
+}
+
+/// `count` ports of the loopback interface that are free at the moment.
+///
+/// # Errors
+/// The system has no free port.
+pub fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
+    // All are held until each has its port, so that no two are equal.
+    let listeners: std::io::Result<Vec<TcpListener>> =
+        (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect();
+    listeners?.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
 }
 
 #[cfg(test)]

@@ -72,22 +72,11 @@ fn measure(bout: &Bout<'_>, args: &NewServerArgs, rates: &Rates) -> anyhow::Resu
     let stages = Stages::start();
     let mut steady = Steady::new(&tree, &stages, rate, (&driver, FIRST_SERVERS));
     let (path, around) = (tree.last_child(), Duration::from_secs(args.around));
-    let serves = std::thread::scope(|scope| {
-        let keeper = scope.spawn(|| {
-            let serves = join(bout, &mut servers, &stages, (&path, around));
-            stages.end(serves.is_ok());
-            serves
-        });
-        let ran = steady.run(&mut driver);
-        let serves = keeper.join().expect("the thread does not panic");
-        ran.and(serves)
-    })?;
+    let serves =
+        steady.run_beside(&mut driver, || join(bout, &mut servers, &stages, (&path, around)))?;
     driver.close();
     block.figures = figures(&steady, &stages, (rate, serves));
-    block.trouble += steady.troubles.errors;
-    if !steady.troubles.by_kind.is_empty() {
-        block.notes.push(format!("what went wrong: {}", steady.troubles.kinds()));
-    }
+    steady.report_troubles(&mut block);
     Ok(block)
 }
 

@@ -170,23 +170,13 @@ fn measure(bout: &Bout<'_>, args: &ReconfigArgs, rates: &Rates) -> anyhow::Resul
     bout.say(&format!("changing the servers at {rate} writes per s"));
     let stages = Stages::start();
     let mut steady = Steady::new(&tree, &stages, rate, (&driver, FIRST_SERVERS));
-    let made = std::thread::scope(|scope| {
-        let keeper = scope.spawn(|| {
-            let made = change_all(bout, &mut servers, &stages, Duration::from_secs(args.between));
-            stages.end(made.is_ok());
-            made
-        });
-        let ran = steady.run(&mut driver);
-        let made = keeper.join().expect("the thread does not panic");
-        ran.and(made)
-    })?;
+    let between = Duration::from_secs(args.between);
+    let made =
+        steady.run_beside(&mut driver, || change_all(bout, &mut servers, &stages, between))?;
     driver.close();
     block.figures = figures(&steady, &made);
     block.figures.extend(rate_figures(&steady, &stages, rate));
-    block.trouble += steady.troubles.errors;
-    if !steady.troubles.by_kind.is_empty() {
-        block.notes.push(format!("what went wrong: {}", steady.troubles.kinds()));
-    }
+    steady.report_troubles(&mut block);
     Ok(block)
 }
 

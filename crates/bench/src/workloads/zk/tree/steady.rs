@@ -14,6 +14,7 @@ use super::Tree;
 use super::traffic::scattered;
 use crate::limits::{PACED_START_NS, PIPELINE_REQUESTS, RECOVERY_LIMIT};
 use crate::measure::driver::{Driver, Load, Loss, Next};
+use crate::measure::figures::Block;
 use crate::measure::pace::Pace;
 use crate::measure::stats::Latencies;
 use crate::workloads::zk::client::Session;
@@ -84,12 +85,35 @@ impl<'a> Steady<'a> {
         }
     }
 
-    /// Sets until the last stage is over, and waits for all answers.
+    /// Sets while `act` runs on a thread of its own and passes from stage to stage; its end ends
+    /// the last stage. Then waits for all answers. Returns the result of `act`.
     ///
     /// # Errors
-    /// The servers stay silent.
-    pub fn run(&mut self, driver: &mut Driver) -> anyhow::Result<()> {
-        driver.run(self)
+    /// The servers stay silent, or `act` fails.
+    pub fn run_beside<T: Send>(
+        &mut self,
+        driver: &mut Driver,
+        act: impl FnOnce() -> anyhow::Result<T> + Send,
+    ) -> anyhow::Result<T> {
+        let stages = self.stages;
+        std::thread::scope(|scope| {
+            let acting = scope.spawn(|| {
+                let done = act();
+                stages.end(done.is_ok());
+                done
+            });
+            let ran = driver.run(self);
+            let done = acting.join().expect("the thread does not panic");
+            ran.and(done)
+        })
+    }
+
+    /// Adds what went wrong to a block.
+    pub fn report_troubles(&self, block: &mut Block) {
+        block.trouble += self.troubles.errors;
+        if !self.troubles.by_kind.is_empty() {
+            block.notes.push(format!("what went wrong: {}", self.troubles.kinds()));
+        }
     }
 
     /// The longest time without an answer of a client in a stage, ns, among the clients that were
