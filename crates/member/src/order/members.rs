@@ -210,7 +210,8 @@ impl Members {
             true => self.servers_wanted.servers.contains_key(&number) == has_it,
             false => {
                 let linked = self.servers.linked.get(&MemberId(**voter));
-                linked.is_some_and(|linked| linked.configured.contains(&number) == has_it)
+                let configured = linked.map_or(&[][..], |linked| &linked.configured);
+                !configured.is_empty() && configured.contains(&number) == has_it
             }
         };
         voters.iter().filter(agrees).count() > voters.len() / 2

@@ -71,6 +71,10 @@ impl Reconfigs {
             return Hold::Lasts;
         }
         self.since_ms.remove(&id);
+        if self.are_possible {
+            // The leader's file does not let a reconfig leave a single voter. Others need not wait.
+            self.reconfigurable = Reconfigurable::Now;
+        }
         Hold::Over
     }
 

@@ -345,6 +345,8 @@ fn most_files_decide_which_servers_are_listed() {
     check(&[1, 2], [&[1, 2], old], Some(&[1, 2]));
     check(&[1, 2], [old, old], None);
     check(&[1, 2], [&[1, 2, 3, 4], &[1, 2, 4]], Some(&[1, 2]));
+    // A server that accepts any list says nothing.
+    check(&[1, 2], [&[], &[]], None);
 }
 
 #[test]
