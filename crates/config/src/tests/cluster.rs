@@ -143,6 +143,18 @@ fn one_participant_is_a_standalone_server_unless_that_is_forbidden() {
 }
 
 #[test]
+fn observers_are_listed_where_the_level_may_be_5_and_do_not_vote() {
+    let lines = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\nserver.4=d:1:2:observer\n\
+                 quorate.levelMax=5\npeerType=observer";
+    let world = ensemble(lines);
+    let found = cluster(&world);
+    assert_eq!(found.voters().collect::<Vec<u32>>(), [1, 2, 3]);
+    assert_eq!(found.server_list().servers[&4].role, machine::ServerRole::Observer);
+    // Server 1 is a participant. Four servers are no even number of votes.
+    assert_eq!(warnings(&world), ["conf/zoo.cfg:8: peerType"]);
+}
+
+#[test]
 fn what_cannot_be_an_ensemble_is_refused_where_it_stands() {
     let check = |lines: &str, expected: &str| {
         assert_eq!(ensemble(lines).error(), format!("conf/zoo.cfg:{expected}"), "{lines}");
