@@ -276,7 +276,10 @@ def main():
         os.symlink(os.path.join(os.environ["ROOT"], "tests"), os.path.join(folder, "tests"))
         began = time.monotonic()
         reader = Reader(path, folder)
-        reader.read()
+        try:
+            reader.read()
+        finally:
+            subprocess.run(["servers", "kill", "all"], cwd=folder)
         print("%s: %d s" % (path, time.monotonic() - began), flush=True)
         passed, failed = passed + reader.passed, failed + reader.failed
     print("%d passed, %d failed" % (passed, failed))
