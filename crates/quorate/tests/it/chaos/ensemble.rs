@@ -213,8 +213,9 @@ impl Ensemble {
         self.kind == Kind::Ours && self.count() > 2 && !self.changes
     }
 
-    /// Whether the servers also serve etcd clients. The judge of those takes the id of a server
-    /// for unchangeable, and a server that is listed again has another one.
+    /// Whether the servers also serve etcd clients. They do not where clients change the list: a
+    /// server that is listed again has a new id, and the judge of etcd's histories expects one id
+    /// for each server.
     pub fn has_etcd(&self) -> bool {
         self.kind == Kind::Ours && !self.changes
     }
