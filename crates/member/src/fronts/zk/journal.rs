@@ -10,6 +10,7 @@
 
 use core::fmt;
 
+use machine::zk::CONFIG_PATH;
 use machine::zk::change::Changes as ZkChanges;
 use machine::{ConnectionId, SessionId, ZkChange, ZkOutcome, Zxid};
 use zk::request::{ReadKind, Request};
@@ -151,6 +152,20 @@ impl ZkFront {
         self.output.audits.push(event(connection, pending, path, mode, result));
     }
 
+    /// Reports the reconfig at the front of the window to the audit log, once its result is known. A
+    /// reconfig that succeeds has the path of the servers' znode (`DataTree.processTxn`).
+    pub(super) fn audit_reconfig(&mut self, id: ConnectionId, result: AuditResult) {
+        let Some(connection) = self.connections.get(&id).filter(|_| self.config.audit) else {
+            return;
+        };
+        let Some(pending) = connection.window.iter().next().and_then(|it| it.pending.as_ref())
+        else {
+            return;
+        };
+        let path = if result == AuditResult::Success { CONFIG_PATH } else { "" };
+        self.output.audits.push(event(connection, pending, path, None, result));
+    }
+
     /// Reports the unanswered writes of a connection that is being closed: this Front will not
     /// learn their results.
     pub(super) fn audit_closing(&mut self, id: ConnectionId) {
@@ -227,9 +242,11 @@ pub fn audit_ended_sessions(changes: &ZkChanges, user: &str, mut tell: impl FnMu
     }
 }
 
-/// The audit events of a connection's unanswered writes, with the result `invoked`.
+/// The audit events of a connection's unanswered writes, with the result `invoked`. A reconfig that
+/// succeeded has been reported, and now reads the list of servers for its answer.
 pub(super) fn unanswered(connection: &Connection) -> impl Iterator<Item = AuditEvent> {
-    let pending = connection.window.iter().filter_map(|slot| slot.pending.as_ref());
+    let waiting = connection.window.iter().filter(|it| !matches!(it.kind, SlotKind::Read(_)));
+    let pending = waiting.filter_map(|slot| slot.pending.as_ref());
     pending.map(|pending| {
         event(connection, pending, &pending.path, pending.znode_type, AuditResult::Invoked)
     })

@@ -15,6 +15,7 @@ pub(super) struct Pending {
 }
 
 const MULTI: &str = "multiOperation";
+const RECONFIG: &str = "reconfig";
 
 impl Pending {
     fn new(operation: &'static str, path: &str) -> Pending {
@@ -45,6 +46,7 @@ impl Pending {
                 let parts = writes.iter().map(Pending::of).collect();
                 Some(Box::new(Pending { parts, ..Pending::new(MULTI, "") }))
             }
+            Request::Reconfig { .. } => Some(Box::new(Pending::new(RECONFIG, ""))),
             _ => None,
         }
     }

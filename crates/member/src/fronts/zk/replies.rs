@@ -14,6 +14,7 @@ use zk::response::{
 
 use super::answered::of_zk;
 use super::connection::{Asked, Slot, SlotKind, State};
+use super::journal::AuditResult;
 use super::namespaces::Written;
 use super::{LENGTH_BYTES, ZkFront};
 use crate::identities::borrow;
@@ -288,6 +289,7 @@ impl ZkFront {
         if result.is_err() {
             return self.refuse_reconfig(id, self.last_zxid, ErrorCode::NEW_CONFIG_NO_QUORUM);
         }
+        self.audit_reconfig(id, AuditResult::Success);
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let path = CONFIG_PATH.into();
         let kind = ReadKind::GetData;
@@ -298,6 +300,7 @@ impl ZkFront {
     }
 
     fn refuse_reconfig(&mut self, id: ConnectionId, zxid: i64, error: ErrorCode) {
+        self.audit_reconfig(id, AuditResult::Failure);
         let slot = self.pop_slot(id);
         let header = ReplyHeader { xid: slot.xid, zxid, error };
         self.reply(id, &slot, zxid, |out| encode_empty(header, out));

@@ -311,6 +311,7 @@ impl ZkFront {
                         self.push_slot(asked, SlotKind::Write { form, bytes });
                     }
                 }
+                self.keep_pending(id, request);
             }
             _ => unreachable!("the caller checked that it exists"),
         }

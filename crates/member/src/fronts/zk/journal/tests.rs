@@ -50,6 +50,30 @@ fn a_multi_is_a_line_for_each_part_or_one_for_its_failure() {
 }
 
 #[test]
+fn a_reconfig_is_one_line_once_its_result_is_known() {
+    let log = audited(
+        "configure skip_acl=on\nc1: reconfig 2\nconfigure reconfig=on skip_acl=on\nservers\n\
+         c1: join server.3=s3:1:2;3\naccept\nfinish\nc1: join server.4=s4:1:2;3\nrefuse\n\
+         c1: join server.5=s5:1:2;3 77",
+    );
+    let line = |rest: &str| format!("user=10.0.0.1\tip=10.0.0.1\toperation=reconfig\t{rest}");
+    let failed = line("result=failure");
+    let succeeded = line("znode=/zookeeper/config\tresult=success");
+    assert_eq!(log, [failed.clone(), succeeded, failed.clone(), failed]);
+}
+
+#[test]
+fn a_reconfig_whose_client_is_gone_before_its_end_was_invoked() {
+    let mut rig = rig(true, None);
+    rig.play("configure reconfig=on skip_acl=on\nservers\nc1: connect\nc1: join server.4=s4:1:2;3");
+    let id = rig.client(1).id;
+    rig.fronts[0].on_closed(id);
+    let audits = rig.fronts[0].take_output().audits;
+    let told: Vec<_> = audits.iter().map(|event| (event.operation, event.result)).collect();
+    assert_eq!(told, [("reconfig", AuditResult::Invoked)]);
+}
+
+#[test]
 fn nothing_is_told_unless_it_is_configured() {
     let mut rig = rig(false, None);
     rig.play("c1: connect\nc1: create /a v");
