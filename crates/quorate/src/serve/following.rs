@@ -34,6 +34,8 @@ pub(super) struct Following<'a> {
     clients: watch::Sender<Option<ListenAddress>>,
     /// The version of the list that the files have.
     stored: u64,
+    /// Whether the server has warned that its file has another list.
+    has_warned: bool,
 }
 
 impl<'a> Following<'a> {
@@ -57,16 +59,17 @@ impl<'a> Following<'a> {
         }
         let first = config.cluster.as_ref().and_then(|it| Some((it, it.listen.first()?.clone())));
         Ok(first.map(|(cluster, listens)| {
-            let (listens, stored, is_refused) = (Some(listens), cluster.version, false);
+            let (listens, stored) = (Some(listens), cluster.version);
             Following {
                 config,
                 cluster,
                 node,
                 is_etcd_program,
                 listens,
-                is_refused,
+                is_refused: false,
                 clients,
                 stored,
+                has_warned: false,
             }
         }))
     }
@@ -114,7 +117,9 @@ impl<'a> Following<'a> {
         let zoo_cfg = source.file.as_ref().filter(|_| is_wanted && is_new);
         // A file without the servers that etcd's clients have added would be a wrong list.
         let fits = list.servers.values().all(|record| record.zk.is_some());
-        if let Some(zoo_cfg) = zoo_cfg.filter(|_| fits && list.servers.contains_key(&own)) {
+        let zoo_cfg = zoo_cfg.filter(|_| fits && list.servers.contains_key(&own));
+        self.warn_if_file_differs(servers, zoo_cfg.is_some());
+        if let Some(zoo_cfg) = zoo_cfg {
             self.stored = list.version;
             // The state has the list. The file is for people, and for the next start.
             if let Err(error) = rewrite(zoo_cfg, list, own) {
@@ -122,6 +127,23 @@ impl<'a> Following<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Warns once if the configuration has another list than the ensemble, whose clients have changed
+    /// it: the configuration's list no longer counts. A file that is rewritten gets the new list.
+    fn warn_if_file_differs(&mut self, servers: &Servers, is_rewritten: bool) {
+        let list = servers.list();
+        let differs = !self.is_etcd_program
+            && servers.is_managed()
+            && list.version != self.stored
+            && list.servers != self.cluster.server_list().servers;
+        if differs && !is_rewritten && !self.has_warned {
+            tracing::warn!(
+                "clients have changed the servers of the ensemble: the list in this server's \
+                 configuration differs from theirs, and has no effect"
+            );
+            self.has_warned = true;
+        }
     }
 
     /// Listens where the list says. Returns false if a port could not be bound: that is to be tried

@@ -69,6 +69,10 @@ fn three_servers_become_one_and_three_again() {
     assert_eq!(guest.create("/a", b"of a guest", 0).as_deref(), Ok("/a"));
     assert_eq!(mode_of(members.clients[2]), "follower");
     assert!(open(members.clients[1]).exists("/a"));
+    // Its file is not changed, as the others' are, and it says so.
+    let warning = "differs from theirs, and has no effect";
+    wait_until("it warns", || members.log(2).contains(warning));
+    assert!(!members.log(0).contains(warning));
     // The file of the server that is left names it alone.
     let own = fs::read_to_string(members.folder.join("1/zoo.cfg")).unwrap();
     assert!(own.contains("dynamicConfigFile=") && !own.contains("server.2="), "{own}");
