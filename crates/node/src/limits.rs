@@ -24,12 +24,17 @@ pub const MAIL_MAX: usize = 4_096;
 /// How long Apply waits before it checks again whether a runtime has caught up.
 pub const MAIL_WAIT: Duration = Duration::from_millis(1);
 
+/// How long after its last sync the log still counts as in use, in ms.
+pub const LOG_QUIET_MS: u64 = 50;
+
 /// After each step of filling a segment ahead, the thread rests this many times as long as the step
 /// took.
 pub const SEGMENT_RESTS: u32 = 1;
 
 /// After a piece of a snapshot was written, sent, received or checked, the thread rests this many
-/// times as long as that took: clients of all members wait for the log, and none for a snapshot.
+/// times as long as that took, while this member's log is in use: clients of all members wait for
+/// the log, and none for a snapshot. Beside an idle log it does not rest, so a new member of an
+/// ensemble without writers gets its data three times as fast.
 /// With this value, writers on one disk and two processors kept some four fifths of their rate
 /// while a member fetched a million znodes (`docs/benchmark-results.md`).
 pub const SNAPSHOT_RESTS: u32 = 2;

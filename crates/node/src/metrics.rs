@@ -118,9 +118,9 @@ impl MonitorHandle {
         self.shared.now_ms()
     }
 
-    /// When the log was last made durable, in ms since the node started; 0 if it never was.
-    pub fn log_synced_ms(&self) -> u64 {
-        self.shared.log_synced_ms.load(Ordering::Relaxed)
+    /// Whether the log is in use: it was made durable a moment ago.
+    pub fn is_log_used(&self) -> bool {
+        self.shared.is_log_used()
     }
 
     /// Measurements of the threads.

@@ -40,7 +40,9 @@ use tokio::sync::watch;
 
 use crate::ack_latency::Reached;
 use crate::images::ImageWaiters;
-use crate::limits::{LOOP_TURNS_MAX, MAIL_MAX, MAIL_WAIT, REST_MAX, SEGMENT_RESTS, SNAPSHOT_RESTS};
+use crate::limits::{
+    LOG_QUIET_MS, LOOP_TURNS_MAX, MAIL_MAX, MAIL_WAIT, REST_MAX, SEGMENT_RESTS, SNAPSHOT_RESTS,
+};
 use crate::listed::ListNews;
 use crate::metrics::NodeMetrics;
 use crate::peer_sockets::PeerHandle;
@@ -237,6 +239,20 @@ impl Shared {
         }
     }
 
+    /// Whether the log is in use: it was made durable a moment ago.
+    pub fn is_log_used(&self) -> bool {
+        let synced_ms = self.log_synced_ms.load(Ordering::Relaxed);
+        synced_ms != 0 && self.now_ms().saturating_sub(synced_ms) <= LOG_QUIET_MS
+    }
+
+    /// Lets the log have the disk and the processor after a piece of a snapshot that began at
+    /// `began`, if the log is in use.
+    fn rest_from_piece(&self, began: Instant) {
+        if self.is_log_used() {
+            rest_from(began, SNAPSHOT_RESTS);
+        }
+    }
+
     /// Records how long a write of the log took that made something durable.
     fn count_fsync(&self, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
@@ -423,7 +439,8 @@ fn rest_from(began: Instant, times: u32) {
     std::thread::sleep(began.elapsed().saturating_mul(times).min(REST_MAX));
 }
 
-/// The snapshot thread: reads and writes snapshot files, and rests after each piece.
+/// The snapshot thread: reads and writes snapshot files, and rests after each piece
+/// while the log is in use.
 pub(crate) fn run_snapshot(shared: &Shared, mut image: SnapshotWriter<RealDisk>) {
     let mut jobs = Vec::new();
     let (mut snapshot_began, mut snapshot_number, mut snapshot_mark) =
@@ -444,7 +461,7 @@ pub(crate) fn run_snapshot(shared: &Shared, mut image: SnapshotWriter<RealDisk>)
             }
             let mut piece_began = began;
             let output = image.handle(job, || {
-                rest_from(piece_began, SNAPSHOT_RESTS);
+                shared.rest_from_piece(piece_began);
                 piece_began = Instant::now();
             });
             for problem in &output.problems {
@@ -463,7 +480,7 @@ pub(crate) fn run_snapshot(shared: &Shared, mut image: SnapshotWriter<RealDisk>)
                 shared.on_snapshot_taken(snapshot_number, (index, term), snapshot_mark);
             }
             if is_piece {
-                rest_from(began, SNAPSHOT_RESTS);
+                shared.rest_from_piece(began);
             }
             let room = output.room.map(LoopInput::SnapshotRoom);
             let report = output.report.map(LoopInput::Snapshot);

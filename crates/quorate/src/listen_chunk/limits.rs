@@ -171,9 +171,6 @@ impl Default for Limits {
 /// chunks), 2.3 times with two (850), 3.2 times without a bound (1,000).
 pub const TURNS_BESIDE_LOG: usize = 1;
 
-/// How long after its last sync the log still counts as in use, in ms.
-pub const LOG_QUIET_MS: u64 = 50;
-
 impl Limits {
     /// The bounds as the crate `grpc` takes them.
     pub(super) fn grpc(&self) -> grpc::Limits {

@@ -13,7 +13,7 @@ use node::MonitorHandle;
 use rustix::fs::stat;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::limits::{LOG_QUIET_MS, TURNS_BESIDE_LOG};
+use super::limits::TURNS_BESIDE_LOG;
 
 /// Gives the store's large steps their turns on the disk that it shares with the log.
 pub struct LogDisk {
@@ -34,9 +34,7 @@ impl LogDisk {
     /// in `folder`, or if the system does not say which disks they are on.
     pub fn shared_with(node: MonitorHandle, log_dir: &Path, folder: &Path) -> Option<LogDisk> {
         let (of_log, of_store) = (stat(log_dir).ok()?.st_dev, stat(folder).ok()?.st_dev);
-        let is_used =
-            move || node.monotonic_ms().saturating_sub(node.log_synced_ms()) <= LOG_QUIET_MS;
-        (of_log == of_store).then(|| LogDisk::new(Box::new(is_used)))
+        (of_log == of_store).then(|| LogDisk::new(Box::new(move || node.is_log_used())))
     }
 
     fn new(is_used: Box<dyn Fn() -> bool + Send + Sync>) -> LogDisk {
