@@ -835,14 +835,21 @@ async fn dial_while_listed(links: Arc<Links>, number: u64, channel: Channel) {
         let began = Instant::now();
         let dialled = tokio::select! {
             dialled = links.dial(&listed, channel, hello.clone()) => dialled,
-            // The hello has changed during the handshake: start again with the new one.
-            _ = hello.changed() => Ok(()),
+            _ = hello.changed() => {
+                hello.mark_changed();
+                Ok(())
+            }
         };
-        if let Err(trouble) = dialled
-            && !trouble.is_passing()
-            && links.list.has(number)
-        {
-            links.log_trouble(&about, &trouble);
+        if let Err(trouble) = dialled {
+            tracing::debug!("links: {about}: {trouble}");
+            if !trouble.is_passing() && links.list.has(number) {
+                links.log_trouble(&about, &trouble);
+            }
+        }
+        if hello.has_changed().unwrap_or(false) {
+            // The handshake or the link had the old hello: start again with the new one, at once.
+            redial = Redial::new(links.prover.draw_u64());
+            continue;
         }
         tokio::select! {
             () = tokio::time::sleep(redial.next(began.elapsed())) => {}
@@ -1200,7 +1207,12 @@ impl Links {
         };
         match ended {
             Ended::Refused(_) => self.log_trouble(&format!("server {}", other.server), &ended),
-            ended => tracing::debug!("a link with server {} is down: {ended}", other.server),
+            ended => tracing::debug!(
+                "the link {} server {} for {:?} is down: {ended}",
+                if *is_outgoing { "to" } else { "from" },
+                other.server,
+                open.link.channel
+            ),
         }
     }
 
@@ -1276,7 +1288,10 @@ impl Registered {
             it.is_up = true;
         }
         self.was_told = true;
-        self.links.traffic.note(self.link.hello.member, self.link.hello.server);
+        let Link { is_outgoing, channel, hello } = &self.link;
+        let (way, server) = (if *is_outgoing { "to" } else { "from" }, hello.server);
+        tracing::debug!("the link {way} server {server} for {channel:?} is up");
+        self.links.traffic.note(hello.member, server);
         (self.links.give)(vec![PeerInput::LinkUp(self.link.clone())]);
     }
 }
