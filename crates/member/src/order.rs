@@ -546,7 +546,7 @@ impl Loop {
         self.maybe_campaign();
         self.maybe_configure();
         self.tell_servers();
-        if self.is_changing_members() {
+        if self.members.take_news() || self.is_changing_members() {
             self.pursue_joining();
         }
         self.report_heard();

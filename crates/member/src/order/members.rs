@@ -34,6 +34,9 @@ pub(super) struct Members {
     /// The servers of the state when they were last compared with what the driver knows; `None` if
     /// the driver decides by its configuration which links it makes.
     told: Option<Arc<machine::Servers>>,
+    /// Whether something has happened since the last look that a leader may take a step for: a
+    /// member has linked, the servers or the membership have changed, or a learner has answered.
+    has_news: bool,
     /// The rule that this member breaks; `None` in real servers.
     broken: Option<BrokenRule>,
 }
@@ -52,7 +55,8 @@ impl Members {
         memberships: Memberships,
         levels: Levels,
     ) -> Members {
-        Members { servers, servers_wanted, memberships, levels, told: None, broken: None }
+        let (told, has_news, broken) = (None, false, None);
+        Members { servers, servers_wanted, memberships, levels, told, has_news, broken }
     }
 
     /// The servers of the members, from the state and the links.
@@ -75,6 +79,7 @@ impl Members {
     /// Adds a membership that is active from the entry at `from` on.
     pub fn on_membership(&mut self, from: LogIndex, membership: storage::wal::Membership) {
         self.memberships.push(from, membership);
+        self.has_news = true;
     }
 
     /// Forgets memberships that only snapshots before the durable one at `index` need.
@@ -133,13 +138,27 @@ impl Members {
     /// Notes that another member has linked to this one, with the description of its server, or
     /// with `None` that the link ended.
     pub fn on_linked(&mut self, member: MemberId, server: Option<LinkedServer>) {
+        self.has_news |= server.is_some();
         self.servers.on_link(member, server);
+    }
+
+    /// Notes a message of Raft from another member.
+    #[inline]
+    pub fn on_heard(&mut self, member: MemberId) {
+        let learners = &self.newest().learners;
+        self.has_news |= !learners.is_empty() && learners.contains(&member.0);
+    }
+
+    /// Whether something has happened that a leader may take a step for, since the last call.
+    pub fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.has_news)
     }
 
     /// Takes the servers from the state. Returns whether the list of servers is the same as before.
     pub fn on_registered(&mut self, servers: Arc<machine::Servers>) -> bool {
         let is_same = *servers.list() == *self.servers.registered.list();
         self.servers.registered = servers;
+        self.has_news = true;
         is_same
     }
 

@@ -30,6 +30,7 @@ impl Loop {
                 if !seen.is_append || self.persisting.bytes() < PERSISTING_BYTES_MAX {
                     self.check_entries(&bytes)?;
                     self.step(from, &bytes)?;
+                    self.members.on_heard(from);
                 }
             }
             PeerMessage::Offer(offer) => self.on_offer(from, offer)?,
@@ -272,6 +273,11 @@ impl Loop {
             }
             self.replica.report_unreachable(member.0);
             return;
+        }
+        if self.role.leads() {
+            // The member learns at once who leads, and answers how far its log goes. The next
+            // heartbeat may be a fifth of a second away.
+            self.replica.ping();
         }
         if self.role.is_led_by(member) {
             self.intake.restart();
