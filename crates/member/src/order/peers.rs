@@ -45,9 +45,10 @@ impl Loop {
                 self.output.snapshot.push(SnapshotJob::Read { to: from, want });
             }
             PeerMessage::Piece(piece) => {
+                let now_ms = self.clock.now_ms();
                 let fetch = self.catch_up.fetch_mut();
-                let job = fetch.and_then(|fetch| fetch.on_piece(from, piece));
-                self.output.snapshot.extend(job);
+                let steps = fetch.map(|fetch| fetch.on_piece(from, piece, now_ms));
+                steps.into_iter().flatten().for_each(|step| self.continue_fetch(step));
             }
             PeerMessage::Gone(at) => self.on_gone(from, at),
             // A sender that is no longer in the membership may have been replaced by another

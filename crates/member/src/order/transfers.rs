@@ -127,7 +127,8 @@ impl Loop {
     }
 
     /// Takes the message that a snapshot is gone. The holder of the file sends it to the member
-    /// that fetches, and that member sends it to the leader.
+    /// that fetches, and that member sends it to the leader. If a piece is being written meanwhile,
+    /// nothing is done: the holder is asked again later.
     pub(super) fn on_gone(&mut self, from: MemberId, at: SnapshotAt) {
         let is_lost = |fetch: &Fetch| {
             fetch.holder == from && fetch.at == at && fetch.from != from && fetch.is_waiting()
@@ -303,8 +304,8 @@ impl Loop {
             }
             FromTransfer::Written => {
                 let now_ms = self.clock.now_ms();
-                let step = self.catch_up.fetch_mut().map(|fetch| fetch.on_written(now_ms));
-                step.into_iter().for_each(|step| self.continue_fetch(step));
+                let steps = self.catch_up.fetch_mut().map(|fetch| fetch.on_written(now_ms));
+                steps.into_iter().flatten().for_each(|step| self.continue_fetch(step));
             }
             FromTransfer::Whole(image) => {
                 let Some(fetch) = self.catch_up.take_fetch() else { return };
@@ -339,11 +340,14 @@ impl Loop {
     }
 
     /// Takes the next step of the fetch.
-    fn continue_fetch(&mut self, step: FetchStep) {
+    pub(super) fn continue_fetch(&mut self, step: FetchStep) {
         let Some(fetch) = self.catch_up.fetch() else { return };
         let (from, holder) = (fetch.from, fetch.holder);
         match step {
             FetchStep::Ask(want) => self.send(holder, want),
+            FetchStep::Write { is_first, bytes } => {
+                self.output.snapshot.push(SnapshotJob::Receive { is_first, bytes });
+            }
             FetchStep::Check(at) => self.output.snapshot.push(SnapshotJob::CheckReceived(at)),
             FetchStep::GiveUp(at) => self.send(from, PeerMessage::Gone(at)),
         }

@@ -4,8 +4,9 @@
 //! An offer is the replica's own message that installs the snapshot, with the *holder*: the member
 //! that has the snapshot's file, either the leader or a lender ([`crate::leader::lending`]). The
 //! leader repeats the offer until the follower has the snapshot, or the leader has another one. The
-//! follower asks the holder for one piece after the other. So the follower sets the pace, and goes
-//! on where a broken link stopped it. Once the file is complete and checked, and has its final
+//! follower asks the holder for one piece after the other, for the next one while it writes the
+//! one before. So the follower sets the pace, holds two pieces at most, and goes on where a broken
+//! link stopped it. Once the file is complete and checked, and has its final
 //! name, the replica gets the message. The fetch ends early if the holder no longer has the file,
 //! does not answer, or has a file that is not a snapshot; the leader learns this, and offers
 //! another snapshot.
@@ -16,7 +17,6 @@ use bytes::Bytes;
 use machine::{Machine, MemberId};
 use replica::{PeerStatus, PersistId, SnapshotMeta};
 
-use crate::message::SnapshotJob;
 use crate::peer::{Offer, PeerMessage, Piece, SnapshotAt, Want};
 use crate::snapshot::limits::{HOLDER_PATIENCE_MS, OFFER_INTERVAL_MS, PIECE_PATIENCE_MS};
 
@@ -172,19 +172,33 @@ pub(crate) struct Fetch {
     pub message: Bytes,
     /// The snapshot's index and term.
     pub at: SnapshotAt,
+    /// How many bytes have arrived.
     offset: u64,
-    state: FetchState,
+    asking: Asking,
+    writing: Writing,
 }
 
+/// The state of the question for the next piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FetchState {
-    /// The holder was asked for a piece, first at `since_ms` and last at `again_ms`.
+enum Asking {
+    /// The holder was asked for the piece, first at `since_ms` and last at `again_ms`.
     Asked { since_ms: u64, again_ms: u64 },
     /// The holder did not answer. It is asked again if the snapshot is offered again.
     GivenUp,
-    /// The snapshot thread writes a piece.
-    Writing { is_last: bool },
-    /// The snapshot thread reads and checks the complete file.
+    /// The last piece that arrived is not being written yet. Then the next one is asked for.
+    Held,
+    /// All pieces have arrived.
+    Over,
+}
+
+/// The work of the snapshot thread.
+#[derive(Debug, PartialEq, Eq)]
+enum Writing {
+    /// Nothing is under way.
+    Idle,
+    /// It writes a piece. `next` is the piece after it, if that has arrived.
+    Piece { next: Option<Bytes> },
+    /// It reads and checks the complete file.
     Checking,
 }
 
@@ -192,8 +206,8 @@ impl Fetch {
     /// Begins the fetch of a snapshot that `from` offers.
     pub fn new(from: MemberId, offer: Offer, meta: &SnapshotMeta, now_ms: u64) -> Fetch {
         let Offer { holder, message } = offer;
-        let state = FetchState::Asked { since_ms: now_ms, again_ms: now_ms };
-        Fetch { from, holder, message, at: at(meta), offset: 0, state }
+        let (asking, writing) = (Asking::at(now_ms), Writing::Idle);
+        Fetch { from, holder, message, at: at(meta), offset: 0, asking, writing }
     }
 
     /// The request for the next piece, to the holder.
@@ -216,62 +230,82 @@ impl Fetch {
             self.from = from;
             self.message = offer.message.clone();
         }
-        if is_same && self.state == FetchState::GivenUp {
+        if is_same && self.asking == Asking::GivenUp {
             // So the holder is asked again at once.
-            self.state = FetchState::Asked { since_ms: now_ms, again_ms: 0 };
+            self.asking = Asking::Asked { since_ms: now_ms, again_ms: 0 };
         }
         is_same
     }
 
     /// Whether the snapshot thread is neither writing a piece nor checking the file.
     pub fn is_waiting(&self) -> bool {
-        matches!(self.state, FetchState::Asked { .. } | FetchState::GivenUp)
+        self.writing == Writing::Idle
     }
 
     /// Asks again for a piece that does not come. If the holder is not the leader, gives up after a
     /// while, so that the leader learns of the holder's silence; a leader that holds the file
     /// itself makes another offer in time.
     pub fn pursue(&mut self, now_ms: u64) -> Option<FetchStep> {
-        let FetchState::Asked { since_ms, again_ms } = self.state else { return None };
+        let Asking::Asked { since_ms, again_ms } = self.asking else { return None };
         if self.holder != self.from && now_ms >= since_ms + HOLDER_PATIENCE_MS {
-            self.state = FetchState::GivenUp;
+            self.asking = Asking::GivenUp;
             return Some(FetchStep::GiveUp(self.at));
         }
         if now_ms < again_ms + PIECE_PATIENCE_MS {
             return None;
         }
-        self.state = FetchState::Asked { since_ms, again_ms: now_ms };
+        self.asking = Asking::Asked { since_ms, again_ms: now_ms };
         Some(FetchStep::Ask(self.want()))
     }
 
-    /// Takes a piece from a holder. Returns the job that writes the piece, if it is the one that
-    /// was asked for.
-    pub fn on_piece(&mut self, from: MemberId, piece: Piece) -> Option<SnapshotJob> {
-        let is_asked = matches!(self.state, FetchState::Asked { .. });
+    /// Takes a piece from a holder, if it is the one that was asked for. It is written now, and the
+    /// next one is asked for; or it waits for the write of the piece before it.
+    pub fn on_piece(&mut self, from: MemberId, piece: Piece, now_ms: u64) -> Vec<FetchStep> {
+        let is_asked = matches!(self.asking, Asking::Asked { .. });
         let is_next = from == self.holder && piece.at == self.at && piece.offset == self.offset;
         if !is_asked || !is_next {
-            return None;
+            return Vec::new();
         }
-        let end = piece.offset + piece.bytes.len() as u64;
-        self.state = FetchState::Writing { is_last: end >= piece.total };
         let is_first = self.offset == 0;
-        self.offset = end;
-        Some(SnapshotJob::Receive { is_first, bytes: piece.bytes })
+        self.offset = piece.offset + piece.bytes.len() as u64;
+        self.asking = if self.offset >= piece.total { Asking::Over } else { Asking::Held };
+        match &mut self.writing {
+            Writing::Piece { next } => {
+                *next = Some(piece.bytes);
+                Vec::new()
+            }
+            _ => self.write(is_first, piece.bytes, now_ms),
+        }
     }
 
-    /// Notes that the piece is in the file. Returns the next step: ask for the next piece, or check
+    /// Notes that a piece is in the file. Returns the next steps: write the next piece, or check
     /// the complete file.
-    pub fn on_written(&mut self, now_ms: u64) -> FetchStep {
-        match self.state {
-            FetchState::Writing { is_last: true } => {
-                self.state = FetchState::Checking;
-                FetchStep::Check(self.at)
+    pub fn on_written(&mut self, now_ms: u64) -> Vec<FetchStep> {
+        match core::mem::replace(&mut self.writing, Writing::Idle) {
+            Writing::Piece { next: Some(bytes) } => self.write(false, bytes, now_ms),
+            Writing::Piece { next: None } if self.asking == Asking::Over => {
+                self.writing = Writing::Checking;
+                vec![FetchStep::Check(self.at)]
             }
-            _ => {
-                self.state = FetchState::Asked { since_ms: now_ms, again_ms: now_ms };
-                FetchStep::Ask(self.want())
-            }
+            _ => Vec::new(),
         }
+    }
+
+    /// Has the piece written that arrived last, and asks for the next one, if there is one.
+    fn write(&mut self, is_first: bool, bytes: Bytes, now_ms: u64) -> Vec<FetchStep> {
+        self.writing = Writing::Piece { next: None };
+        let mut steps = vec![FetchStep::Write { is_first, bytes }];
+        if self.asking == Asking::Held {
+            self.asking = Asking::at(now_ms);
+            steps.push(FetchStep::Ask(self.want()));
+        }
+        steps
+    }
+}
+
+impl Asking {
+    fn at(now_ms: u64) -> Asking {
+        Asking::Asked { since_ms: now_ms, again_ms: now_ms }
     }
 }
 
@@ -280,6 +314,8 @@ impl Fetch {
 pub(crate) enum FetchStep {
     /// Ask the holder for a piece, with this message.
     Ask(PeerMessage),
+    /// Append these bytes to the file, or begin it with them.
+    Write { is_first: bool, bytes: Bytes },
     /// Check the complete file.
     Check(SnapshotAt),
     /// Report to the leader that the holder does not answer.

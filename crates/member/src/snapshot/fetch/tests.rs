@@ -33,16 +33,36 @@ fn want(offset: u64) -> PeerMessage {
     PeerMessage::Want(Want { at: AT, offset })
 }
 
+fn write(is_first: bool, bytes: &'static [u8]) -> FetchStep {
+    FetchStep::Write { is_first, bytes: Bytes::from_static(bytes) }
+}
+
 #[test]
-fn pieces_are_asked_for_one_after_the_other_until_all_are_there() {
+fn each_piece_is_asked_for_while_the_one_before_is_written() {
     let mut fetch = fetch();
     assert_eq!(fetch.want(), want(0));
-    let job = fetch.on_piece(LEADER, piece(0, b"abc", 5));
-    assert!(matches!(job, Some(SnapshotJob::Receive { is_first: true, .. })));
-    assert_eq!(fetch.on_written(10), FetchStep::Ask(want(3)));
-    let job = fetch.on_piece(LEADER, piece(3, b"de", 5));
-    assert!(matches!(job, Some(SnapshotJob::Receive { is_first: false, .. })));
-    assert_eq!(fetch.on_written(10), FetchStep::Check(AT));
+    let steps = fetch.on_piece(LEADER, piece(0, b"abc", 7), 10);
+    assert_eq!(steps, [write(true, b"abc"), FetchStep::Ask(want(3))]);
+    // The second one arrives before the first one is written, and waits; none is asked for.
+    assert_eq!(fetch.on_piece(LEADER, piece(3, b"de", 7), 10), []);
+    assert_eq!(fetch.on_piece(LEADER, piece(5, b"fg", 7), 10), []);
+    assert_eq!(fetch.pursue(10 * PIECE_PATIENCE_MS), None);
+    assert_eq!(fetch.on_written(20), [write(false, b"de"), FetchStep::Ask(want(5))]);
+    // The last one arrives after the second one is written.
+    assert_eq!(fetch.on_written(20), []);
+    assert!(fetch.is_waiting());
+    assert_eq!(fetch.on_piece(LEADER, piece(5, b"fg", 7), 30), [write(false, b"fg")]);
+    assert_eq!(fetch.on_written(30), [FetchStep::Check(AT)]);
+    assert!(!fetch.is_waiting());
+}
+
+#[test]
+fn the_last_piece_may_wait_for_the_write_of_the_one_before() {
+    let mut fetch = fetch();
+    fetch.on_piece(LEADER, piece(0, b"abc", 5), 10);
+    assert_eq!(fetch.on_piece(LEADER, piece(3, b"de", 5), 10), []);
+    assert_eq!(fetch.on_written(20), [write(false, b"de")]);
+    assert_eq!(fetch.on_written(20), [FetchStep::Check(AT)]);
 }
 
 #[test]
@@ -52,22 +72,21 @@ fn what_was_not_asked_for_is_not_taken() {
     for (from, piece) in
         [(MemberId(2), piece(0, b"abc", 5)), (LEADER, other), (LEADER, piece(3, b"de", 5))]
     {
-        assert!(fetch.on_piece(from, piece).is_none());
+        assert_eq!(fetch.on_piece(from, piece, 10), []);
     }
-    assert!(fetch.on_piece(LEADER, piece(0, b"abc", 5)).is_some());
+    assert_eq!(fetch.on_piece(LEADER, piece(0, b"abc", 5), 10).len(), 2);
     // The piece comes a second time, while it is written and after that.
-    assert!(fetch.on_piece(LEADER, piece(0, b"abc", 5)).is_none());
+    assert_eq!(fetch.on_piece(LEADER, piece(0, b"abc", 5), 10), []);
     fetch.on_written(10);
-    assert!(fetch.on_piece(LEADER, piece(0, b"abc", 5)).is_none());
+    assert_eq!(fetch.on_piece(LEADER, piece(0, b"abc", 5), 10), []);
 }
 
 #[test]
 fn what_does_not_come_is_asked_for_again_where_it_stopped() {
     let mut fetch = fetch();
-    fetch.on_piece(LEADER, piece(0, b"abc", 5));
-    assert!(fetch.pursue(10 * PIECE_PATIENCE_MS).is_none());
-    fetch.on_written(100);
+    fetch.on_piece(LEADER, piece(0, b"abc", 5), 100);
     assert!(fetch.pursue(100 + PIECE_PATIENCE_MS - 1).is_none());
+    fetch.on_written(100 + PIECE_PATIENCE_MS - 1);
     assert_eq!(fetch.pursue(100 + PIECE_PATIENCE_MS), Some(FetchStep::Ask(want(3))));
     assert!(fetch.pursue(101 + PIECE_PATIENCE_MS).is_none());
     // If the leader is the holder itself, it is asked for as long as it offers the snapshot.
@@ -77,9 +96,8 @@ fn what_does_not_come_is_asked_for_again_where_it_stopped() {
 #[test]
 fn a_holder_that_does_not_answer_is_given_up_until_its_snapshot_is_offered_again() {
     let mut fetch = borrowed();
-    assert!(fetch.on_piece(LEADER, piece(0, b"abc", 5)).is_none());
-    assert!(fetch.on_piece(LENDER, piece(0, b"abc", 5)).is_some());
-    fetch.on_written(100);
+    assert_eq!(fetch.on_piece(LEADER, piece(0, b"abc", 5), 100), []);
+    assert_eq!(fetch.on_piece(LENDER, piece(0, b"abc", 5), 100).len(), 2);
     for again in 1..3 {
         let now_ms = 100 + again * PIECE_PATIENCE_MS;
         assert_eq!(fetch.pursue(now_ms), Some(FetchStep::Ask(want(3))));
@@ -87,11 +105,12 @@ fn a_holder_that_does_not_answer_is_given_up_until_its_snapshot_is_offered_again
     let late_ms = 100 + HOLDER_PATIENCE_MS;
     assert_eq!(fetch.pursue(late_ms), Some(FetchStep::GiveUp(AT)));
     assert_eq!(fetch.pursue(2 * late_ms), None);
-    // A late piece does not end the wait for the leader's next offer.
-    assert!(fetch.on_piece(LENDER, piece(3, b"de", 5)).is_none());
+    // Neither the end of the write nor a late piece ends the wait for the leader's next offer.
+    assert_eq!(fetch.on_written(2 * late_ms), []);
+    assert_eq!(fetch.on_piece(LENDER, piece(3, b"de", 5), 2 * late_ms), []);
     assert!(fetch.is_of(LEADER, &offer(LENDER, b"install"), &meta(9), 3 * late_ms));
     assert_eq!(fetch.pursue(3 * late_ms), Some(FetchStep::Ask(want(3))));
-    assert!(fetch.on_piece(LENDER, piece(3, b"de", 5)).is_some());
+    assert_eq!(fetch.on_piece(LENDER, piece(3, b"de", 5), 3 * late_ms), [write(false, b"de")]);
 }
 
 #[test]
