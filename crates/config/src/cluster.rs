@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use machine::limits::HOST_BYTES_MAX;
 use machine::{ServerList, ServerRecord, ServerRole, ZkAddresses};
 use member::membership::bootstrap::Attendance;
 
@@ -37,8 +38,6 @@ const SYNC_LIMIT_DEFAULT: u32 = 5;
 pub const CONNECT_TIMEOUT_MS_DEFAULT: u32 = 5_000;
 /// The default of `electionPortBindRetry` (`QuorumCnxManager.DEFAULT_PORT_BIND_MAX_RETRY`).
 const BIND_ATTEMPTS_DEFAULT: u32 = 3;
-/// The most bytes that a DNS name has (RFC 1035, 2.3.4).
-const HOST_BYTES_MAX: usize = 253;
 
 /// The address for ZooKeeper's clients in the record of a server; `None` if it has none.
 pub fn client_address_in(record: &ServerRecord) -> Option<ListenAddress> {

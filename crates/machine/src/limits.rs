@@ -77,6 +77,10 @@ pub const LISTED_SERVERS_MAX: usize = 32;
 /// counts as unknown, and not as a member that must end.
 pub const RETIRED_MAX: usize = 1_000;
 
+/// The most bytes of a host in a server's addresses or URLs: those of a DNS name (RFC 1035, 2.3.4).
+/// ZooKeeper and etcd have no bound. A longer host is refused, in files and in requests.
+pub const HOST_BYTES_MAX: usize = 253;
+
 /// The most bytes of a server's name, of one of its URLs, or of one of its addresses. DNS names
 /// have up to 253 bytes; etcd has no bound.
 pub const SERVER_TEXT_BYTES_MAX: usize = 1_024;

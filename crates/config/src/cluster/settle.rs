@@ -1,6 +1,7 @@
 //! Combines the settings of an ensemble from all sources into a [`ClusterConfig`], and checks them.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use machine::Level;
@@ -194,9 +195,11 @@ fn check_servers(cluster: &ClusterDraft, may_have_observers: bool) -> Result<(),
     Ok(())
 }
 
-/// A host and port that both servers use for other servers, if there is one.
+/// A host and port that both servers use for other servers, if there is one. As in ZooKeeper's
+/// reconfig, a host that means every address does not count.
 fn shared_address(one: &ServerAddress, other: &ServerAddress) -> Option<String> {
-    if !one.host.eq_ignore_ascii_case(&other.host) {
+    let is_every = one.host.parse().is_ok_and(|host: IpAddr| host.is_unspecified());
+    if is_every || !one.host.eq_ignore_ascii_case(&other.host) {
         return None;
     }
     let ports = [other.peer_port, other.election_port];

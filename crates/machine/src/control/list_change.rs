@@ -9,7 +9,7 @@
 //! At most one change is open. It is numbered by the ordinal of its request, so a command about a
 //! change that has ended does nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::codec::{DecodeError, Reader, Write};
 use crate::control::servers::{
@@ -275,6 +275,9 @@ impl ListChanges {
                 }
             }
             ListChange::Whole(all) => {
+                if has_address_twice(all) {
+                    return Err(ChangeRefused::BadArguments);
+                }
                 let record = |(number, server): (&u64, &JoiningServer)| {
                     (*number, server.record(servers.list(), *number))
                 };
@@ -287,7 +290,8 @@ impl ListChanges {
                 if *role == ServerRole::Learner && learners >= usize::from(request.learners_max) {
                     return Err(ChangeRefused::TooManyLearners);
                 }
-                next.servers.insert(self.number_max + 1, new_record(peer_urls, *role));
+                let number = self.number_max.checked_add(1).ok_or(ChangeRefused::TooManyServers)?;
+                next.servers.insert(number, new_record(peer_urls, *role));
             }
             ListChange::Remove(server) => {
                 next.servers.remove(&number_of(*server, servers)?);
@@ -307,7 +311,8 @@ impl ListChanges {
                 record.role = ServerRole::Voter;
             }
         }
-        if next.voter_count() == 0 {
+        // A record is made of several texts of a request, and may be too long although they fit.
+        if next.voter_count() == 0 || !next.servers.values().all(ServerRecord::has_room) {
             return Err(ChangeRefused::BadArguments);
         }
         match next.servers.len() > LISTED_SERVERS_MAX {
@@ -478,7 +483,19 @@ impl JoiningServer {
     }
 }
 
-/// The addresses of a server, `host:port` each, without those of every interface.
+/// Whether two of the servers have an address in common. ZooKeeper does not look. But a file with
+/// such a list is refused at the next start.
+fn has_address_twice(all: &BTreeMap<u64, JoiningServer>) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut others = all.values().map(|server| BTreeSet::from_iter(addresses(&server.zk)));
+    others.any(|own| {
+        let is_seen = own.iter().any(|address| seen.contains(address));
+        seen.extend(own);
+        is_seen
+    })
+}
+
+/// The addresses of a server, `host:port` in lower case each, without those of every interface.
 fn addresses(of: &ZkAddresses) -> Vec<String> {
     let [host, peer, election] = of.parts();
     let mut all = vec![format!("{host}:{peer}"), format!("{host}:{election}")];
@@ -488,6 +505,7 @@ fn addresses(of: &ZkAddresses) -> Vec<String> {
         matches!(host, "0.0.0.0" | "[::]" | "[0:0:0:0:0:0:0:0]")
     };
     all.retain(|address| !is_wildcard(address));
+    all.iter_mut().for_each(|address| address.make_ascii_lowercase());
     all
 }
 

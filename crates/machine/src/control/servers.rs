@@ -498,6 +498,15 @@ impl ServerRecord {
         }
     }
 
+    /// Whether each text and each list of the record is within its limit.
+    pub(crate) fn has_room(&self) -> bool {
+        let zk = self.zk.iter().flat_map(|zk| core::iter::once(&zk.servers).chain(&zk.clients));
+        let urls = self.peer_urls.iter().chain(&self.client_urls);
+        let mut texts = core::iter::once(&self.name).chain(urls).chain(zk);
+        self.peer_urls.len().max(self.client_urls.len()) <= SERVER_URLS_MAX
+            && texts.all(|text| text.len() <= SERVER_TEXT_BYTES_MAX)
+    }
+
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         self.role.encode(out);
         put_text(out, &self.name);

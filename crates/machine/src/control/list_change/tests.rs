@@ -4,6 +4,7 @@ use crate::control::change::Change;
 use crate::control::command::Command as ControlCommand;
 use crate::ids::{BootId, ConnectionId, Origin, SessionId};
 use crate::level::Level;
+use crate::limits::SERVER_TEXT_BYTES_MAX;
 use crate::reply::{ControlOutcome, Outcome};
 use crate::stamp::Stamp;
 use crate::zk::acl::Identity;
@@ -531,4 +532,32 @@ fn requests_are_read_back_and_refused_when_they_are_cut() {
             assert!(decode(&bytes[..cut]).is_err(), "{cut} bytes of {at}");
         }
     }
+}
+
+/// Only a member of another build, or a broken one, forwards such requests. They must not end the
+/// process.
+#[test]
+fn a_request_that_leads_past_a_limit_is_refused() {
+    let mut ensemble = Ensemble::new();
+    let mut long = server("h");
+    long.zk.servers = format!("{}:1:2", "h".repeat(SERVER_TEXT_BYTES_MAX - 4));
+    let refused = ensemble.ask(zk(incremental(&[], &[(4, long)])));
+    assert_eq!(refused, Err(ChangeRefused::BadArguments));
+    ensemble.change(zk(incremental(&[], &[(u64::MAX, observer("last"))])));
+    let peer_urls = vec!["http://new:1".to_string()];
+    let refused = ensemble.ask(etcd(ListChange::Add { peer_urls, role: ServerRole::Learner }));
+    assert_eq!(refused, Err(ChangeRefused::TooManyServers));
+}
+
+/// A file with such a list is refused at the next start.
+#[test]
+fn no_two_servers_get_one_address() {
+    let mut ensemble = Ensemble::new();
+    let twice = joining(&[(1, server("a")), (2, server("b")), (3, server("A"))]);
+    let refused = ensemble.ask(zk(ListChange::Whole(twice)));
+    assert_eq!(refused, Err(ChangeRefused::BadArguments));
+    let refused = ensemble.ask(zk(incremental(&[], &[(4, server("S1"))])));
+    assert_eq!(refused, Err(ChangeRefused::BadArguments));
+    let every = joining(&[(1, server("0.0.0.0")), (2, server("0.0.0.0"))]);
+    assert!(ensemble.ask(zk(ListChange::Whole(every))).is_ok());
 }
