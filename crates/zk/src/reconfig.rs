@@ -2,9 +2,10 @@
 //! (`PrepRequestProcessor.pRequest2Txn`, `OpCode.reconfig`, 3.9.5).
 
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 
 use machine::control::list_change::{JoiningServer, ListChange};
-use machine::limits::{SERVER_TEXT_BYTES_MAX, SERVERS_MAX};
+use machine::limits::{HOST_BYTES_MAX, SERVER_TEXT_BYTES_MAX, SERVERS_MAX};
 use machine::{ServerRole, ZkAddresses};
 
 use crate::server_text::{ServerText, in_brackets};
@@ -96,14 +97,28 @@ fn joining_server(text: &str) -> Option<JoiningServer> {
         Some(client) => {
             let (host, client) = client.rsplit_once(':').unwrap_or(("0.0.0.0", client));
             let host = host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host);
+            if !is_host(host) {
+                return None;
+            }
             Some(format!("{}:{}", in_brackets(host), port(client)?))
         }
     };
     let servers = format!("{}:{peer}:{election}", in_brackets(line.host));
-    let is_short = |text: &String| text.len() + "https://".len() <= SERVER_TEXT_BYTES_MAX;
-    let is_good = peer != election && is_short(&servers) && clients.iter().all(is_short);
+    let is_good = peer != election && is_host(line.host);
     is_good.then_some(JoiningServer { role, zk: ZkAddresses { servers, clients } })
 }
+
+/// Whether this is a host name or an IP address. Each server writes the list into its file, and
+/// must be able to start with it.
+fn is_host(host: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || "-._".contains(c);
+    let is_name = (1..=HOST_BYTES_MAX).contains(&host.len()) && host.chars().all(is_part);
+    is_name || host.parse::<Ipv6Addr>().is_ok()
+}
+
+// A record of a server has room for a host with a scheme and two ports.
+const _: () =
+    assert!("https://".len() + HOST_BYTES_MAX + 2 * ":65535".len() < SERVER_TEXT_BYTES_MAX);
 
 #[cfg(test)]
 mod tests {
@@ -158,8 +173,20 @@ mod tests {
         }
         assert_eq!(incremental("server.x=h:1:2;3", ""), "Err(NotANumber)");
         assert_eq!(incremental("", "one"), "Err(NotANumber)");
-        let long = "h".repeat(SERVER_TEXT_BYTES_MAX);
-        assert_eq!(incremental(&format!("server.1={long}:1:2;3"), ""), "malformed");
+    }
+
+    /// Each server writes the list into its file, and must be able to start with it.
+    #[test]
+    fn a_host_that_a_file_could_not_have_is_malformed() {
+        let long = "h".repeat(HOST_BYTES_MAX + 1);
+        for host in ["", "*", "a b", "a\nserver.9=evil", "a\\u0062", "[a:b]", "[::1", &long] {
+            for server in [format!("{host}:1:2;3"), format!("h:1:2;{host}:3")] {
+                assert_eq!(incremental(&format!("server.1={server}"), ""), "malformed", "{server}");
+            }
+        }
+        let longest = "h".repeat(HOST_BYTES_MAX);
+        let joined = incremental(&format!("server.1={longest}:1:2;{longest}:3"), "");
+        assert!(joined.starts_with("-[] +"), "{joined}");
     }
 
     #[test]
