@@ -37,6 +37,7 @@ mod locks;
 mod member_change;
 mod method;
 mod passwords;
+mod peer_urls;
 mod range;
 mod reply;
 mod stream;

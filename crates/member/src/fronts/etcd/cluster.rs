@@ -19,6 +19,7 @@ use machine::{Control, Machine, MemberId};
 
 use super::member_change::MemberChanges;
 use super::method::{CallRefused, Need};
+use super::peer_urls;
 use crate::caller::Ticket;
 
 /// A method of the service `etcdserverpb.Cluster`, or one of `Maintenance` about this member.
@@ -217,20 +218,21 @@ impl ClusterCall {
 
 /// Decodes a request to change the members, and checks its URLs.
 fn list_change(method: ClusterMethod, request: Bytes) -> Result<ListChange, CallRefused> {
-    let checked = |peer_urls: Vec<String>| match check_urls(&peer_urls) {
-        Ok(()) => Ok(peer_urls),
-        Err(_) => Err(Error::MemberBadUrls),
-    };
+    let checked =
+        |peer_urls: &[String]| peer_urls::checked(peer_urls).map_err(|_| Error::MemberBadUrls);
     Ok(match method {
         ClusterMethod::MemberAdd => {
             let request: pb::MemberAddRequest = decoded(request)?;
             let role = if request.is_learner { ServerRole::Learner } else { ServerRole::Voter };
-            ListChange::Add { peer_urls: checked(request.peer_ur_ls)?, role }
+            // Only a new member's URLs are sorted, as in etcd.
+            let mut peer_urls = checked(&request.peer_ur_ls)?;
+            peer_urls.sort_unstable();
+            ListChange::Add { peer_urls, role }
         }
         ClusterMethod::MemberUpdate => {
             let request: pb::MemberUpdateRequest = decoded(request)?;
             let server = ServerId(request.id);
-            ListChange::Update { server, peer_urls: checked(request.peer_ur_ls)? }
+            ListChange::Update { server, peer_urls: checked(&request.peer_ur_ls)? }
         }
         ClusterMethod::MemberPromote => {
             let request: pb::MemberPromoteRequest = decoded(request)?;
@@ -411,33 +413,4 @@ pub fn members(site: &Site<'_>, control: &Control) -> Vec<pb::Member> {
         }
     });
     shown.collect()
-}
-
-/// Checks URLs as `types.NewURLs` does.
-///
-/// # Errors
-/// There is no URL, or one is malformed: the text is that of etcd.
-pub fn check_urls(urls: &[String]) -> Result<(), String> {
-    if urls.is_empty() {
-        return Err("no valid URLs given".to_string());
-    }
-    for url in urls {
-        let rest = ["http://", "https://"].iter().find_map(|scheme| url.strip_prefix(scheme));
-        let is_unix = url.starts_with("unix://") || url.starts_with("unixs://");
-        let Some(rest) = rest else {
-            if is_unix {
-                continue;
-            }
-            return Err(format!("URL scheme must be http, https, unix, or unixs: {url}"));
-        };
-        let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let port = address.rsplit_once(':').map(|(_, port)| port);
-        if port.is_none_or(|port| port.parse::<u16>().is_err()) {
-            return Err(format!("URL address does not have the form \"host:port\": {url}"));
-        }
-        if !path.is_empty() {
-            return Err(format!("URL must not contain a path: {url}"));
-        }
-    }
-    Ok(())
 }

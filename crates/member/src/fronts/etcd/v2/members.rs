@@ -11,6 +11,7 @@ use etcd::pb::etcdserverpb as pb;
 use machine::{Control, MemberId};
 
 use super::super::cluster::{self, Site};
+use super::super::peer_urls;
 use super::clients::{Done, Presented, Work};
 use super::users::{RootSearch, RootStep};
 
@@ -333,10 +334,7 @@ impl ReadingUrls {
     /// Takes the URLs in the body's `peerURLs`, and answers. The list is empty if the body has
     /// none.
     pub fn on_body(self, urls: Result<Vec<String>, BadUrls>) -> MembersStep {
-        let checked = urls.map_err(BadUrls::text).and_then(|urls| {
-            cluster::check_urls(&urls)?;
-            Ok(urls)
-        });
+        let checked = urls.map_err(BadUrls::text).and_then(|urls| peer_urls::checked(&urls));
         let about = &self.0;
         let has = |urls: &[String], member: &pb::Member| {
             member.peer_ur_ls.iter().any(|url| urls.contains(url))

@@ -165,22 +165,6 @@ fn a_body_must_be_json_with_texts() {
 }
 
 #[test]
-fn urls_are_those_of_members() {
-    let check = |url: &str| cluster::check_urls(&[url.to_string()]);
-    for url in ["http://a:1", "https://[::1]:65535/", "unix://socket", "unixs://socket"] {
-        assert_eq!(check(url), Ok(()), "{url}");
-    }
-    for (url, why) in [
-        ("a:1", "URL scheme must be http, https, unix, or unixs: a:1"),
-        ("http://a", "URL address does not have the form \"host:port\": http://a"),
-        ("http://a:65536", "URL address does not have the form \"host:port\": http://a:65536"),
-        ("http://a:1/b", "URL must not contain a path: http://a:1/b"),
-    ] {
-        assert_eq!(check(url), Err(why.to_string()));
-    }
-}
-
-#[test]
 fn a_change_needs_the_role_root() {
     let presented = Presented::default();
     let (method, path) = ("POST", "/v2/members");
