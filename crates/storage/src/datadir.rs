@@ -509,11 +509,16 @@ fn is_sealed(bytes: &[u8]) -> bool {
 
 /// Reads a file of at most [`SMALL_FILE_BYTES_MAX`] bytes.
 pub(crate) fn read_small<D: Disk>(disk: &D, path: &str) -> Result<Vec<u8>, StorageError> {
+    read_whole(disk, path, SMALL_FILE_BYTES_MAX)
+}
+
+/// Reads a file of at most `bytes_max` bytes.
+fn read_whole<D: Disk>(disk: &D, path: &str, bytes_max: u64) -> Result<Vec<u8>, StorageError> {
     let file = disk.open_read_only(path);
     let file = file.map_err(|error| StorageError::io(path, "open", error))?;
     let length = disk.len(&file);
     let length = length.map_err(|error| StorageError::io(path, "measure", error))?;
-    if length > SMALL_FILE_BYTES_MAX {
+    if length > bytes_max {
         return Err(StorageError::corrupt(path, length, "the file is too long"));
     }
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];

@@ -114,6 +114,9 @@ pub const BALLOT_ROUND_MAX: u64 = u32::MAX as u64;
 /// always has exactly this size.
 pub const SMALL_FILE_BYTES_MAX: u64 = 8192;
 
+/// Largest size of the file `servers`, in bytes: 32 servers, each with a name and a URL of 1 KiB.
+pub const SERVERS_FILE_BYTES_MAX: u64 = 128 * 1024;
+
 /// The zstd level for pieces of a snapshot: a fast one, since a snapshot must not take CPU time
 /// from requests.
 pub const ZSTD_LEVEL: i32 = 1;

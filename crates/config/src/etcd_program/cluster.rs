@@ -82,7 +82,10 @@ pub(super) fn lone(values: &Values) -> Kept {
 }
 
 /// The servers of the ensemble (`None` if this server is alone), and a certificate for other
-/// servers that this server must make itself, if it must.
+/// servers that this server must make itself, if it must. `is_kept`: the data directory has the
+/// list. etcd's clients may then have added a member with another scheme, which must not keep this
+/// server from starting. A member at a Unix socket is left out, since nobody can reach it; the
+/// replicated state has it.
 ///
 /// # Errors
 /// The URLs have mixed schemes or cannot be served, or a certificate is missing.
@@ -90,11 +93,14 @@ pub(super) fn given(
     values: &Values,
     data_dir: &Path,
     Kept { own, members }: &Kept,
+    is_kept: bool,
 ) -> Result<(Option<GivenServers>, Option<SelfSigned>), String> {
     if members.is_empty() {
         return Ok((None, None));
     }
-    let urls = || members.iter().flat_map(|(_, (_, urls))| urls);
+    let counts = |number: u32| !is_kept || number == *own;
+    let counted = || members.iter().filter(|(number, _)| counts(*number));
+    let urls = || counted().flat_map(|(_, (_, urls))| urls);
     let is_secure = urls().all(|url| url.scheme == Scheme::Https);
     if !is_secure && urls().any(|url| url.scheme != Scheme::Http) {
         return Err("--initial-cluster: all URLs must have one scheme, http or https".to_string());
@@ -110,7 +116,9 @@ pub(super) fn given(
         }
         false => (PeerAuth::None, None),
     };
-    let servers = members.iter().map(|(number, (name, urls))| {
+    let is_dialled = |number: u32, url: &Url| counts(number) || url.scheme != Scheme::Unix;
+    let dialled = members.iter().filter(|(number, (_, urls))| is_dialled(*number, &urls[0]));
+    let servers = dialled.map(|(number, (name, urls))| {
         Ok(GivenServer { number: *number, name: name.clone(), line: server_line(&urls[0])? })
     });
     let given = GivenServers {

@@ -75,6 +75,7 @@ pub(super) fn serve_args(
     let ports = ports(&values)?;
     let (tls, self_signed) = tls::of_clients(&values, &ports, &data_dir, &mut warnings)?;
     let has_begun = kept.is_some() || !matches!(read(&data_dir.join(IDENTITY_FILE)), Ok(None));
+    let is_kept = kept.is_some();
     let members = kept.map_or_else(|| cluster::of_flags(&values), Ok)?;
     if !has_begun && members.own == 0 && cluster::is_existing(&values) {
         return Err("cannot fetch cluster info from peer urls: could not retrieve cluster \
@@ -85,7 +86,7 @@ pub(super) fn serve_args(
         0 if may_grow => cluster::lone(&values),
         _ => members,
     };
-    let (cluster, own_self_signed) = cluster::given(&values, &data_dir, &members)?;
+    let (cluster, own_self_signed) = cluster::given(&values, &data_dir, &members, is_kept)?;
     let style = LogStyle::from_etcd(
         values.text("logger"),
         values.text("log-level"),

@@ -8,9 +8,9 @@
 
 use crate::disk::Disk;
 use crate::error::StorageError;
-use crate::limits::SMALL_FILE_BYTES_MAX;
+use crate::limits::SERVERS_FILE_BYTES_MAX;
 
-use super::{exists, read_small, write_small};
+use super::{exists, read_whole, write_small};
 
 /// The file with the list of servers.
 pub const SERVERS_FILE: &str = "servers";
@@ -40,10 +40,11 @@ fn checksum(text: &str) -> String {
 pub(super) fn keep<D: Disk>(disk: &D, text: &str) -> Result<(), StorageError> {
     assert!(text.ends_with('\n'), "it consists of whole lines");
     let content = format!("{text}{CHECKSUM}{}\n", checksum(text));
-    if content.len() as u64 > SMALL_FILE_BYTES_MAX {
-        return Err(StorageError::corrupt(SERVERS_FILE, SMALL_FILE_BYTES_MAX, "it is too long"));
+    let bytes_max = SERVERS_FILE_BYTES_MAX;
+    if content.len() as u64 > bytes_max {
+        return Err(StorageError::corrupt(SERVERS_FILE, bytes_max, "it is too long"));
     }
     let is_kept = exists(disk, SERVERS_FILE)?
-        && read_small(disk, SERVERS_FILE).is_ok_and(|kept| kept == content.as_bytes());
+        && read_whole(disk, SERVERS_FILE, bytes_max).is_ok_and(|kept| kept == content.as_bytes());
     if is_kept { Ok(()) } else { write_small(disk, SERVERS_FILE, content.as_bytes()) }
 }

@@ -102,3 +102,20 @@ fn a_directory_that_has_begun_decides_and_flags_of_the_first_start_are_warnings(
     let same = "--name=b --initial-cluster=b=http://b:1,a=http://a:1 --initial-cluster-token=t";
     assert_eq!(warned(&given(same, two)), Vec::<String>::new());
 }
+
+/// etcd's clients may add a member at a URL of another scheme, or at a Unix socket.
+#[test]
+fn the_url_of_another_member_does_not_keep_a_server_from_starting() {
+    let list = |own: u32| {
+        format!(
+            "quorate servers 1\nown {own}\nserver 1 http://a:1 a\nserver 2 https://b:1 \n\
+             server 3 unix://foo:12345 \n"
+        )
+    };
+    let started = |own| parsed_in("etcd --data-dir=/d", &[("/d/servers", &content(&list(own)))]);
+    let cluster = started(1).unwrap().etcd.unwrap().cluster.unwrap();
+    let numbers: Vec<u32> = cluster.servers.iter().map(|server| server.number).collect();
+    assert_eq!(numbers, [1, 2]);
+    assert!(started(2).is_err(), "it needs a certificate");
+    assert!(started(3).is_err(), "nobody could reach it");
+}
