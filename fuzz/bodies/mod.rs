@@ -5,6 +5,7 @@
 //! bodies without a fuzzer, with truncated and mutated seeds. The seeds are beside each body.
 
 mod of_chunk;
+mod of_config;
 mod of_etcd;
 mod of_grpc;
 mod of_machine;
@@ -26,7 +27,7 @@ pub struct Body {
 }
 
 /// Every body, each with a fuzz target.
-pub const BODIES: [Body; 50] = [
+pub const BODIES: [Body; 57] = [
     Body { name: "chunk_block", run: of_chunk::chunk_block, seeds: of_chunk::chunk_block_seeds },
     Body {
         name: "chunk_checkpoint",
@@ -169,6 +170,29 @@ pub const BODIES: [Body; 50] = [
         run: of_token::token_options,
         seeds: of_token::token_options_seeds,
     },
+    Body {
+        name: "list_changes",
+        run: of_machine::list_changes,
+        seeds: of_machine::list_changes_seeds,
+    },
+    Body {
+        name: "servers_file",
+        run: of_storage::servers_file,
+        seeds: of_storage::servers_file_seeds,
+    },
+    Body {
+        name: "kept_servers",
+        run: of_config::kept_servers,
+        seeds: of_config::kept_servers_seeds,
+    },
+    Body {
+        name: "dynamic_file",
+        run: of_config::dynamic_file,
+        seeds: of_config::dynamic_file_seeds,
+    },
+    Body { name: "handshake", run: of_member::handshake, seeds: of_member::handshake_seeds },
+    Body { name: "server_text", run: of_zk::server_text, seeds: of_zk::server_text_seeds },
+    Body { name: "reconfig", run: of_zk::reconfig, seeds: of_zk::reconfig_seeds },
 ];
 
 /// Runs the body with this name.

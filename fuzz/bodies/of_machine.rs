@@ -1,5 +1,8 @@
 //! Bodies for what the state machine decodes: commands, log entries, and images of the state.
 
+use machine::control::list_change::{
+    Asker, ChangeFlags, ChangeId, ChangeRequest, JoiningServer, LeaderRefused, ListChange,
+};
 use machine::entry::{
     self, BatchBuilder, NotAdded, decode_batch, decode_header, decode_identities, encode_identities,
 };
@@ -40,8 +43,10 @@ pub fn steps(bytes: &[u8]) {
     let Some((&keys_max, bytes)) = bytes.split_first() else { return };
     let Ok(command) = Command::decode(bytes) else { return };
     // A control command may end the process, for instance if it installs an image that was not
-    // prepared. No peer may forward one.
-    if let Command::Control(_) = command {
+    // prepared. A peer may forward only those of clients.
+    if let Command::Control(control) = &command
+        && !matches!(control, ControlCommand::Request(_))
+    {
         return;
     }
     let mut encoded = Vec::new();
@@ -59,6 +64,51 @@ pub fn steps(bytes: &[u8]) {
             return;
         }
     }
+}
+
+/// Commands of the ensemble, each behind its length in two bytes. They are applied to an ensemble
+/// whose list of servers may change; a command about the change 0 is about the open one. Then the
+/// state must have a faithful image.
+pub fn list_changes(mut bytes: &[u8]) {
+    let mut commands = Vec::new();
+    while let Some((length, rest)) = bytes.split_first_chunk() {
+        let (command, rest) = rest.split_at(rest.len().min(u16::from_be_bytes(*length).into()));
+        bytes = rest;
+        // An image must be prepared before it is installed.
+        if let Ok(Command::Control(command)) = Command::decode(command)
+            && !matches!(command, ControlCommand::InstallImage { .. })
+        {
+            commands.push(command);
+        }
+    }
+    if commands.is_empty() {
+        return;
+    }
+    let mut ensemble = ensemble();
+    commands.into_iter().for_each(|command| apply_of_ensemble(&mut ensemble, command));
+    ensemble.finish_entry(LogIndex(2));
+    assert_image_is_faithful(&mut ensemble);
+}
+
+/// Applies a command of the ensemble. The change 0 stands for the open one.
+fn apply_of_ensemble(ensemble: &mut Machine, mut command: ControlCommand) {
+    let open = ensemble.control().servers().open_change().map(|open| open.id);
+    match &mut command {
+        ControlCommand::Accept(change)
+        | ControlCommand::Refuse { change, .. }
+        | ControlCommand::Finish(change)
+        | ControlCommand::GiveUp(change)
+            if *change == ChangeId(0) =>
+        {
+            *change = open.unwrap_or(ChangeId(0));
+        }
+        _ => {}
+    }
+    let command = Command::Control(command);
+    let mut encoded = Vec::new();
+    command.encode(&mut encoded);
+    assert_eq!(Command::decode(&encoded).as_ref(), Ok(&command));
+    ensemble.apply(&STAMP, &command, &mut Changes::default());
 }
 
 /// A log entry, with all its batches and commands. If it is valid, the entry built from its batches
@@ -174,14 +224,103 @@ fn ops() -> Vec<Op<'static>> {
 }
 
 fn servers() -> ServerList {
-    let record = ServerRecord {
+    let record = |number: u64, role| ServerRecord {
         name: "one".to_string(),
-        role: ServerRole::Observer,
-        peer_urls: vec!["http://a:1".to_string()],
-        client_urls: Vec::new(),
-        zk: Some(ZkAddresses { servers: "a:1:2".to_string(), clients: Some("a:3".to_string()) }),
+        role,
+        peer_urls: vec![format!("http://s{number}:1")],
+        client_urls: vec!["http://c:2379".to_string()],
+        zk: Some(addresses(number)),
     };
-    ServerList { version: 1, servers: [(1, record)].into_iter().collect() }
+    let servers = [(1, ServerRole::Voter), (2, ServerRole::Voter), (3, ServerRole::Observer)];
+    let servers = servers.map(|(number, role)| (number, record(number, role)));
+    ServerList { version: 1, servers: servers.into_iter().collect() }
+}
+
+fn addresses(number: u64) -> ZkAddresses {
+    let clients = Some(format!("s{number}:3"));
+    ZkAddresses { servers: format!("s{number}:1:2"), clients }
+}
+
+/// The stamp of a command that no client has sent.
+const STAMP: Stamp<'_> = Stamp {
+    time_ms: 5,
+    origin: Origin { member: MemberId(1), boot: BootId(1) },
+    connection: ConnectionId(0),
+    identities: &[],
+};
+
+/// A machine with servers 1 to 3, whose list may change.
+pub fn ensemble() -> Machine {
+    let mut machine = Machine::default();
+    let settings = Settings { reconfig_enabled: true, skip_acl: true, ..Settings::default() };
+    let member = |server: u64| ControlCommand::Register { member: MemberId(100 + server), server };
+    let commands = [
+        Command::Zk(ZkCommand::Configure(settings)),
+        Command::Control(ControlCommand::SetServers(servers())),
+        Command::Control(member(1)),
+        Command::Control(member(2)),
+        Command::Control(member(3)),
+        Command::Control(ControlCommand::Raise(Level::MEMBERS.into())),
+    ];
+    for command in commands {
+        machine.apply(&STAMP, &command, &mut Changes::default());
+    }
+    machine
+}
+
+/// Makes a client's change of the list, and takes it to its end if the state allows it.
+pub fn change_list(ensemble: &mut Machine, by: Asker, change: ListChange) {
+    let commands = [request(by, change), accept(), ControlCommand::Finish(ChangeId(0))];
+    commands.into_iter().for_each(|command| apply_of_ensemble(ensemble, command));
+}
+
+fn accept() -> ControlCommand {
+    ControlCommand::Accept(ChangeId(0))
+}
+
+fn request(by: Asker, change: ListChange) -> ControlCommand {
+    let flags = ChangeFlags { is_strict: true, is_forced: false, stay: by != Asker::Etcd };
+    ControlCommand::Request(ChangeRequest { by, version: None, flags, learners_max: 1, change })
+}
+
+/// A request of each kind, with its client. Session 0 is no session: such requests are tests' own.
+fn requests() -> Vec<ControlCommand> {
+    let zk = Asker::Zk(SessionId(0));
+    let joining = |number: u64, role| (number, JoiningServer { role, zk: addresses(number) });
+    let joining = |all: &[(u64, ServerRole)]| {
+        all.iter().map(|(number, role)| joining(*number, *role)).collect()
+    };
+    let whole = joining(&[(1, ServerRole::Voter), (2, ServerRole::Voter)]);
+    let joining = joining(&[(4, ServerRole::Voter), (5, ServerRole::Observer)]);
+    let servers = ensemble();
+    let id = |number| servers.control().servers().id_of(number).expect("it is listed");
+    let peer_urls = || vec!["http://n:1".to_string(), "https://[::1]:2".to_string()];
+    let add = |role| ListChange::Add { peer_urls: peer_urls(), role };
+    vec![
+        request(zk, ListChange::Malformed),
+        request(zk, ListChange::Incremental { leaving: vec![3, 9], joining }),
+        request(zk, ListChange::Whole(whole)),
+        request(Asker::Etcd, add(ServerRole::Learner)),
+        request(Asker::Etcd, add(ServerRole::Voter)),
+        request(Asker::Operator, ListChange::Promote(id(3))),
+        request(Asker::Etcd, ListChange::Remove(id(2))),
+        request(Asker::Etcd, ListChange::Update { server: id(1), peer_urls: peer_urls() }),
+    ]
+}
+
+/// The commands about changes of the list that are no requests.
+fn commands_about_changes() -> Vec<ControlCommand> {
+    let urls = || vec!["http://g:1".to_string(), "http://g:2".to_string()];
+    let (member, change) = (MemberId(7), ChangeId(0));
+    vec![
+        accept(),
+        ControlCommand::Refuse { change, reason: LeaderRefused::LearnerNotReady },
+        ControlCommand::Finish(change),
+        ControlCommand::Retire(MemberId(9)),
+        ControlCommand::GiveUp(change),
+        ControlCommand::Admit { member, server: 8, peer_urls: urls() },
+        ControlCommand::Describe { server: 1, name: "n".to_string(), client_urls: urls() },
+    ]
 }
 
 fn commands() -> Vec<Command<'static>> {
@@ -214,6 +353,8 @@ fn commands() -> Vec<Command<'static>> {
             leases: vec![(LeaseId(3), Ordinal(1)), (LeaseId(-4), Ordinal(2))],
         }),
     ];
+    let of_changes = requests().into_iter().chain(commands_about_changes());
+    commands.extend(of_changes.map(Command::Control));
     commands.extend(v2_commands().into_iter().map(Command::EtcdV2));
     commands
         .extend(ops().into_iter().map(|op| Command::Zk(ZkCommand::Write { session: SESSION, op })));
@@ -238,6 +379,27 @@ fn v2_commands() -> Vec<EtcdV2Command<'static>> {
         EtcdV2Command::Expire { keys: vec![Judged { key: key("/d/a"), since: 4 }] },
         EtcdV2Command::Delete { key: key("/e"), is_dir, is_recursive: true },
     ]
+}
+
+/// Each request with an accept and a finish behind it, and a few that end otherwise.
+pub fn list_changes_seeds() -> Vec<Vec<u8>> {
+    let framed = |commands: &[ControlCommand]| {
+        let mut out = Vec::new();
+        for command in commands {
+            let mut encoded = Vec::new();
+            Command::Control(command.clone()).encode(&mut encoded);
+            out.extend((encoded.len() as u16).to_be_bytes());
+            out.extend(encoded);
+        }
+        out
+    };
+    let requests = requests();
+    let finish = ControlCommand::Finish(ChangeId(0));
+    let done = requests.iter().map(|request| framed(&[request.clone(), accept(), finish.clone()]));
+    let begun = framed(&[&requests[3..4], &commands_about_changes()].concat());
+    let others = commands_about_changes().into_iter().rev().collect::<Vec<_>>();
+    let open = framed(&[&others[..], &requests[1..2], &[accept()]].concat());
+    done.chain([begun, open]).collect()
 }
 
 pub fn command_seeds() -> Vec<Vec<u8>> {
@@ -370,5 +532,22 @@ pub fn image_seeds() -> Vec<Vec<u8>> {
         image_of(&mut machine, u32::MAX),
         image_of(&mut machine, 1),
         image_of(&mut Machine::default(), u32::MAX),
+        image_of(&mut changed_ensemble(), u32::MAX),
     ]
+}
+
+/// An ensemble whose list was changed: with guests, a retired member and an open change.
+fn changed_ensemble() -> Machine {
+    let mut ensemble = ensemble();
+    let requests = requests();
+    let removal = [requests[1].clone(), accept(), ControlCommand::Finish(ChangeId(0))];
+    let then = [commands_about_changes(), vec![requests[3].clone(), accept()]].concat();
+    for command in removal.into_iter().chain(then) {
+        apply_of_ensemble(&mut ensemble, command);
+    }
+    let servers = ensemble.control().servers();
+    assert!(servers.is_guest(3) && servers.is_guest(8) && servers.is_retired(MemberId(9)));
+    assert!(servers.open_change().is_some_and(|open| open.is_accepted));
+    ensemble.finish_entry(LogIndex(2));
+    ensemble
 }

@@ -6,7 +6,7 @@
 
 use storage::datadir::{
     Acceptor, Ballot, Birth, Draft, Identity, decode_birth, decode_boot, decode_draft,
-    decode_identity, encode_birth, encode_boot, encode_draft, encode_identity,
+    decode_identity, encode_birth, encode_boot, encode_draft, encode_identity, text_of_servers,
 };
 use storage::disk::Disk;
 use storage::fault_disk::FaultDisk;
@@ -250,6 +250,21 @@ pub fn boot_file(bytes: &[u8]) {
     });
 }
 
+/// The file `servers`. If its checksum is right, its text must have that checksum.
+pub fn servers_file(bytes: &[u8]) {
+    let content = String::from_utf8_lossy(bytes);
+    if let Ok(text) = text_of_servers(&content) {
+        assert_eq!(servers_content(text), content);
+    }
+    let whole = servers_content(&content);
+    assert_eq!(text_of_servers(&whole).is_ok(), content.ends_with('\n'));
+}
+
+/// The content of the file `servers` for this text.
+pub fn servers_content(text: &str) -> String {
+    format!("{text}checksum {:08x}\n", u32::from_le_bytes(crc32c(text.as_bytes())))
+}
+
 fn members() -> Membership {
     Membership {
         voters: vec![1, 2, u64::MAX],
@@ -382,4 +397,9 @@ pub fn birth_file_seeds() -> Vec<Vec<u8>> {
 
 pub fn boot_file_seeds() -> Vec<Vec<u8>> {
     vec![encode_boot(7)]
+}
+
+pub fn servers_file_seeds() -> Vec<Vec<u8>> {
+    let texts = ["quorate servers 1\nown 0\n", "quorate servers 1\nown 1\nserver 1 http://a:1 n\n"];
+    texts.map(|text| servers_content(text).into_bytes()).to_vec()
 }

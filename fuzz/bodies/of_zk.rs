@@ -1,15 +1,19 @@
-//! Bodies for ZooKeeper's protocol: requests of clients, responses of servers, four-letter words
-//! and SASL tokens.
+//! Bodies for ZooKeeper's protocol: requests of clients, responses of servers, four-letter words,
+//! SASL tokens, and the texts that name servers.
 
-use machine::{AclEntry, Changes, Command, LogIndex, Stat};
+use machine::control::list_change::{Asker, ListChange};
+use machine::{AclEntry, Changes, Command, LogIndex, SessionId, Stat};
 use zk::four_letter::{Word, recognise};
 use zk::ops::{multi_command, write_command};
+use zk::reconfig::list_change;
 use zk::request::{CreateKind, ReadKind, ReadRequest, SetWatchesRequest, WriteRequest};
 use zk::response::{ConnectResponse, ReplyHeader, decode_stat, encode_empty, encode_stat};
 use zk::sasl::{Exchange, Step};
+use zk::server_text::{ServerText, in_brackets};
 use zk::{ConnectRequest, ErrorCode, JuteReader, Request, RequestHeader};
 
-use super::of_machine::{assert_image_is_faithful, machine_with_session};
+use super::of_config::assert_dynamic_file_is_faithful;
+use super::of_machine::{assert_image_is_faithful, change_list, ensemble, machine_with_session};
 
 /// How many bytes the length in front of a frame takes.
 const LENGTH_BYTES: usize = 4;
@@ -108,6 +112,48 @@ pub fn sasl_token(bytes: &[u8]) {
     }
 }
 
+/// The text of a server. If it has the form, its parts written again must have the same parts.
+pub fn server_text(bytes: &[u8]) {
+    let Ok(text) = core::str::from_utf8(bytes) else { return };
+    let Ok(server) = ServerText::parse(text) else { return };
+    let ServerText { host, peer_port, election_port, role, client } = server;
+    let role_again = role.map(|role| format!(":{role}")).unwrap_or_default();
+    let client_again = client.map(|client| format!(";{client}")).unwrap_or_default();
+    let host = in_brackets(host);
+    let again = format!("{host}:{peer_port}:{election_port}{role_again}{client_again}");
+    let again = ServerText::parse(&again).expect("the text of a server is read again");
+    assert_eq!(in_brackets(again.host), host);
+    assert_eq!(ServerText { host: server.host, ..again }, server);
+}
+
+/// The texts of a reconfig, separated by zeros: the servers that join, those that leave, and all
+/// servers. A missing or empty text is null. If the change can be made, the file that a server
+/// writes for its next start must have the same list, and so must the text that clients see.
+pub fn reconfig(bytes: &[u8]) {
+    let Ok(text) = core::str::from_utf8(bytes) else { return };
+    let mut texts = text.splitn(3, '\0').map(|text| Some(text).filter(|text| !text.is_empty()));
+    let [joining, leaving, members] = [(); 3].map(|()| texts.next().flatten());
+    let Ok(change) = list_change(joining, leaving, members) else { return };
+    if change == ListChange::Malformed {
+        return;
+    }
+    let mut ensemble = ensemble();
+    // Session 0 is no session; nobody's session is checked then.
+    change_list(&mut ensemble, Asker::Zk(SessionId(0)), change);
+    let list = ensemble.control().servers().list().clone();
+    let shown = list.zk_text().expect("each server has addresses");
+    let Ok(ListChange::Whole(servers)) = list_change(None, None, Some(&shown)) else {
+        panic!("what clients see is a list: {shown}");
+    };
+    let again = servers.into_iter().map(|(number, server)| (number, server.zk));
+    assert!(again.eq(list.servers.iter().map(|(number, record)| {
+        (*number, record.zk.clone().expect("each server has addresses"))
+    })));
+    assert_dynamic_file_is_faithful(&list);
+    ensemble.finish_entry(LogIndex(2));
+    assert_image_is_faithful(&mut ensemble);
+}
+
 /// Frames of a client, each with its length in front, on their whole way to the state. Each frame
 /// that is a write is applied, whatever it asks for; afterwards the state must still have a
 /// faithful image.
@@ -182,6 +228,12 @@ fn requests() -> Vec<Request<'static>> {
             child: Vec::new(),
             null_behind: false,
         }),
+        Request::Reconfig {
+            joining: Some("server.4=h:1:2:observer;3"),
+            leaving: Some("1,2"),
+            members: None,
+            version: -1,
+        },
         Request::CloseSession,
     ]);
     requests
@@ -270,4 +322,22 @@ pub fn sasl_token_seeds() -> Vec<Vec<u8>> {
 
 pub fn four_letter_word_seeds() -> Vec<Vec<u8>> {
     ["ruok", "srvr", "dump"].iter().map(|word| word.as_bytes().to_vec()).collect()
+}
+
+pub fn server_text_seeds() -> Vec<Vec<u8>> {
+    ["h:1:2", "a.b:1:2:observer;3", "[::1]:1:2:participant;[::2]:3", " h :1:2::;0.0.0.0:3;"]
+        .map(|text| text.as_bytes().to_vec())
+        .to_vec()
+}
+
+pub fn reconfig_seeds() -> Vec<Vec<u8>> {
+    [
+        "server.4=h:1:2;3, 5 = [::1]:4:5:OBSERVER;x:6\x003,9",
+        "\x002",
+        "server.1=other:1:2:participant;[::]:3",
+        "\0\0server.1=a:1:2,server.2=b:1:2:observer;3,server.7=[::1]:2:3;h:4",
+        "\0\0# two\nserver.1=a:1:2:participant;0.0.0.0:3\nserver.2=b:1:2;3\nversion=100000000",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec()
 }

@@ -38,7 +38,7 @@ pub use metrics::{
     MonitorHandle, NodeMetrics, ReplicaFacts, Startup, TimeBuckets, WRITE_BOUNDS_US,
 };
 pub use peer_address::PeerAddress;
-pub use peer_hello::{Channel, Discovered};
+pub use peer_hello::{Answer, AuthKind, Channel, Discovered, Handshake, Offer, Retired};
 pub use peer_sockets::{
     Link, LinkStatus, NamesHost, PeerAuth, PeerConfig, PeerHandle, PeerInput, PeerSecret,
     PeerServer, PeerSockets, PeerTls,
