@@ -1,9 +1,10 @@
 //! The differential test of etcd's protocol: sends equal, seeded requests to two servers. Each
 //! response and each error must be equal.
 //!
-//! Some seeds first call all services other than keys and watches ([`services`]). Some have users
-//! whose permissions change ([`users`]). Some first make revisions so large that they are sent in
-//! fragments ([`fragments`]), and then have watches beside the requests ([`watches`]).
+//! Some seeds first call all services other than keys and watches ([`services`]). Some change the
+//! members ([`members`]). Some have users whose permissions change ([`users`]). Some first make
+//! revisions so large that they are sent in fragments ([`fragments`]), and then have watches beside
+//! the requests ([`watches`]).
 //!
 //! Requests go one at a time, each to both servers at once. Both servers must be at the same
 //! revision at the start, for example fresh. Their revisions then stay equal through all seeds, so
@@ -15,6 +16,7 @@
 
 pub mod fragments;
 pub mod generate;
+pub mod members;
 pub mod request;
 pub mod services;
 pub mod users;
@@ -22,18 +24,24 @@ pub mod watches;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use etcd::pb::etcdserverpb as pb;
+use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use super::{Compared, Mismatch};
-use crate::limits::{DIFFERENTIAL_ETCD_REQUESTS, DIFFERENTIAL_SHOWN, DIFFERENTIAL_SILENCE};
+use crate::limits::{
+    DIFFERENTIAL_ETCD_REQUESTS, DIFFERENTIAL_SHOWN, DIFFERENTIAL_SILENCE, MEMBER_CHANGE_LIMIT,
+    MEMBER_CHANGE_PAUSE,
+};
 use crate::workloads::etcd::client::{Call, EtcdClient, runtime};
 use crate::workloads::etcd::grpc::Answer;
 use fragments::Fragments;
 use generate::Generator;
+use members::{Ids, MemberCall, Members};
 use request::{Reply, Request, everything};
 use services::Shown;
 use users::{AuthCall, AuthReply, Next, Users};
@@ -51,6 +59,8 @@ pub struct Pair {
     watching: (EtcdClient, EtcdClient),
     /// The addresses of both, reference first.
     addresses: (SocketAddr, SocketAddr),
+    /// Whether both servers are known to judge changes of the members.
+    judges_members: bool,
 }
 
 impl Pair {
@@ -66,8 +76,33 @@ impl Pair {
             })
         };
         let ((expected_client, got_client), watching) = (connect()?, connect()?);
-        let addresses = (expected, got);
-        Ok(Pair { runtime, expected: expected_client, got: got_client, watching, addresses })
+        let (addresses, judges_members) = ((expected, got), false);
+        let (expected, got) = (expected_client, got_client);
+        Ok(Pair { runtime, expected, got, watching, addresses, judges_members })
+    }
+
+    /// Waits until both servers judge changes of the members. etcd refuses all changes for some
+    /// seconds after its start, and Quorate until its level has risen. Done once.
+    fn wait_for_members(&mut self) -> anyhow::Result<()> {
+        let began = Instant::now();
+        while !self.judges_members {
+            let list = ("cluster/member/list", services::Way::Grpc);
+            let (expected, got) = self.ask_service(list, ("{}", "{}"))?;
+            let probe = |list: &Shown| {
+                let url = list.body.pointer("/members/0/peerURLs/0").and_then(Value::as_str);
+                url.map(Members::probe).context("a list without a member")
+            };
+            let MemberCall { path, way, body } = probe(&expected)?;
+            let bodies = (body.to_string(), probe(&got)?.body.to_string());
+            let (expected, got) = self.ask_service((path, way), (&bodies.0, &bodies.1))?;
+            self.judges_members = [&expected, &got].iter().all(|it| it.body == members::JUDGED);
+            let is_late = began.elapsed() > MEMBER_CHANGE_LIMIT;
+            ensure!(!is_late, "changes of the members are refused: {expected:?}, {got:?}");
+            if !self.judges_members {
+                std::thread::sleep(MEMBER_CHANGE_PAUSE);
+            }
+        }
+        Ok(())
     }
 
     /// Sends a request to both servers. Returns the replies, the reference's first. `tokens` are a
@@ -125,6 +160,9 @@ const USERS_ONE_IN: u64 = 6;
 /// [`services::Way`]s.
 const SERVICES_ONE_IN: u64 = 15;
 
+/// One in this many seeds changes the members.
+const MEMBERS_ONE_IN: u64 = 7;
+
 /// How many requests end a seed: a delete of all keys and a compaction. The next seed reads old
 /// revisions, and must not see this seed's keys.
 const LAST_REQUESTS: usize = 2;
@@ -145,6 +183,11 @@ pub fn run_seed(
     };
     if seed % SERVICES_ONE_IN < 2
         && let Some(mismatch) = play.compare_services(pair)?
+    {
+        return Ok(Some(mismatch));
+    }
+    if seed.is_multiple_of(MEMBERS_ONE_IN)
+        && let Some(mismatch) = play.compare_members(pair)?
     {
         return Ok(Some(mismatch));
     }
@@ -294,6 +337,61 @@ impl Play<'_> {
             }
             self.note(asked, answer);
         }
+        Ok(None)
+    }
+
+    /// Makes random calls about the members, and compares the answers. In the end each server is
+    /// alone again.
+    fn compare_members(&mut self, pair: &mut Pair) -> anyhow::Result<Option<Mismatch>> {
+        pair.wait_for_members()?;
+        let mut members = Members::new(self.seed);
+        // A list shows each server's own id.
+        let list = ("cluster/member/list", services::Way::Grpc);
+        let (mut expected, mut got) = pair.ask_service(list, ("{}", "{}"))?;
+        let mut ids = (Ids::default(), Ids::default());
+        ids.0.mask(&mut expected.body);
+        ids.1.mask(&mut got.body);
+        for number in 0..=members::CALLS {
+            let call = if number == 0 { members.first() } else { members.draw() };
+            if let Some(mismatch) = self.ask_members(&call, &mut members, &mut ids, pair)? {
+                return Ok(Some(mismatch));
+            }
+        }
+        match members.last() {
+            Some(call) => self.ask_members(&call, &mut members, &mut ids, pair),
+            None => Ok(None),
+        }
+    }
+
+    /// Makes a call about the members on both servers. Returns the difference.
+    fn ask_members(
+        &mut self,
+        call: &MemberCall,
+        members: &mut Members,
+        ids: &mut (Ids, Ids),
+        pair: &mut Pair,
+    ) -> anyhow::Result<Option<Mismatch>> {
+        let MemberCall { path, body, way } = call;
+        let number = self.compared.requests + 1;
+        let asked = format!("{number} over {way:?} {path} {body}");
+        let bodies = (ids.0.body(call)?, ids.1.body(call)?);
+        let answers = pair.ask_service((path, *way), (&bodies.0, &bodies.1));
+        let (mut expected, mut got) =
+            answers.with_context(|| format!("seed {}: {asked}", self.seed))?;
+        self.compared.requests = number;
+        match expected.status {
+            0 | 200 => self.compared.good_answers += 1,
+            _ => self.compared.errors += 1,
+        }
+        ids.0.mask(&mut expected.body);
+        ids.1.mask(&mut got.body);
+        let answer = format!("    {} {}", expected.status, expected.body);
+        if expected != got {
+            let got = format!("{} {}", got.status, got.body);
+            return Ok(Some(self.mismatch(asked, answer, &got)));
+        }
+        members.observe(&expected.body);
+        self.note(asked, answer);
         Ok(None)
     }
 

@@ -7,15 +7,16 @@
 //! differ (member ids, terms, sizes, hashes, tokens) are compared only by whether they exist.
 //!
 //! Left out, because Quorate differs on purpose: updates of a member with invalid URLs. Also left
-//! out: `Snapshot`, `Downgrade` with success, changes of members that take effect, and `Lock` or
-//! `Campaign` with a lease that already has its key, where Quorate puts the key again.
+//! out: `Snapshot`, `Downgrade` with success, and `Lock` or `Campaign` with a lease that already
+//! has its key, where Quorate puts the key again. Changes of members that take effect are in
+//! [`super::members`].
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use anyhow::Context;
 use etcd::gateway::{self, GatewayMethod};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::limits::DIFFERENTIAL_SILENCE;
 use crate::workloads::etcd::client::Call;
@@ -289,12 +290,7 @@ const OWN: [&str; 14] = [
 pub fn mask(path: &str, value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            // Quorate's errors also have the fields of earlier versions of etcd.
-            if fields.contains_key("code") && fields.contains_key("message") {
-                for name in ["error", "grpc_code", "http_code"] {
-                    fields.remove(name);
-                }
-            }
+            mask_error(fields);
             for (name, field) in fields.iter_mut() {
                 let is_of_member = name == "ID" && path.starts_with("cluster/");
                 let is_leader = name == "leader" && field.is_string();
@@ -322,6 +318,16 @@ pub fn mask(path: &str, value: &mut Value) {
             }
         }
         _ => {}
+    }
+}
+
+/// Removes from an error of the gateway the fields of earlier versions of etcd, which Quorate's
+/// errors also have.
+pub fn mask_error(fields: &mut Map<String, Value>) {
+    if fields.contains_key("code") && fields.contains_key("message") {
+        for name in ["error", "grpc_code", "http_code"] {
+            fields.remove(name);
+        }
     }
 }
 
