@@ -533,3 +533,17 @@ fn more_bytes_of_a_request_than_may_be_are_as_many_as_may_be() {
                     place";
     assert_eq!(given.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
 }
+
+/// The three members of etcd's `Procfile` for one machine. The election port that is made up for
+/// the first is the peer port of the third.
+#[test]
+fn members_on_one_machine_have_any_peer_ports() {
+    let urls = [1, 2, 3].map(|it| format!("infra{it}=http://127.0.0.1:{it}2380")).join(",");
+    let line = format!(
+        "etcd --name=infra1 --initial-cluster={urls} --listen-peer-urls=http://127.0.0.1:12380 \
+         --initial-advertise-peer-urls=http://127.0.0.1:12380"
+    );
+    let args = parsed_in(&line, &[]).unwrap();
+    let (config, _) = crate::load_from(&args, &crate::Env::default(), &|_| Ok(None)).unwrap();
+    assert_eq!(config.cluster.unwrap().servers.len(), 3);
+}
