@@ -302,7 +302,11 @@ impl Loop {
         if message == FromSnapshot::Failed {
             self.snapshots.on_failed(self.clock.now_ms());
         }
-        self.output.apply.extend(self.snapshots.on_snapshot(message));
+        let asked = self.snapshots.on_snapshot(message);
+        if let Some(ToApply::Thaw) = asked {
+            self.output.snapshot.push(SnapshotJob::Abort);
+        }
+        self.output.apply.extend(asked);
         if matches!(message, FromSnapshot::Finished { .. }) {
             if self.snapshots.take_covered() {
                 self.output.snapshot.push(SnapshotJob::DiscardReceived);

@@ -45,8 +45,8 @@ impl Loop {
             self.room.is_full() || self.persisting.is_stalled() || self.has_failed_to_write();
         if snapshot.is_some() || is_unfit {
             self.send(from, PeerMessage::Lent { to, snapshot });
-        } else if self.progress.applied().0 >= index && !self.snapshots.is_running() {
-            self.snapshots.want();
+        } else if self.progress.applied().0 >= index {
+            self.snapshots.want_with(index);
         }
         Ok(())
     }
@@ -196,8 +196,8 @@ impl Loop {
                 if let Some(own) = own.cloned() {
                     self.counts.snapshots_given += 1;
                     self.replica.send_snapshot(to.0, &own);
-                } else if !self.snapshots.is_running() {
-                    self.snapshots.want();
+                } else {
+                    self.snapshots.want_with(index_min);
                 }
             }
         }

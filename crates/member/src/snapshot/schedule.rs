@@ -29,6 +29,7 @@ pub struct Snapshots {
     begun: u64,
     /// The index of the last entry that the snapshot being taken holds.
     image_index: u64,
+    giving_up: GivingUp,
     /// The newest durable snapshot, and the one before it.
     newest: SnapshotPoint,
     before: SnapshotPoint,
@@ -47,6 +48,18 @@ enum Installing {
     /// The received snapshot has become the state. This member's snapshot with this number will
     /// cover the installation.
     Installed { snapshot: u64 },
+}
+
+/// Whether the snapshot being taken is given up, because a member waits for a newer one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GivingUp {
+    /// It may be.
+    Possible,
+    /// It is, once the piece under way is written.
+    Asked,
+    /// One was given up, and none has been finished since. So the next one is not given up:
+    /// otherwise the log would never get shorter.
+    Done,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +93,7 @@ impl Snapshots {
             is_hurried: false,
             begun: 0,
             image_index: 0,
+            giving_up: GivingUp::Possible,
             newest: restored,
             before: restored,
             state: State::Idle,
@@ -151,6 +165,20 @@ impl Snapshots {
         self.begun + 1
     }
 
+    /// Makes a snapshot due that holds the entry at `index`, which is applied. If an older one is
+    /// being taken, it is given up: the member that waits would have to wait for both.
+    pub fn want_with(&mut self, index: u64) {
+        match self.state {
+            State::Idle => self.is_hurried = true,
+            State::Streaming
+                if self.image_index < index && self.giving_up == GivingUp::Possible =>
+            {
+                self.giving_up = GivingUp::Asked;
+            }
+            _ => {}
+        }
+    }
+
     /// The point up to which the log may be deleted. That is the point of the snapshot before the
     /// newest, in case the newest cannot be read; on a full disk it is the point of the newest.
     pub fn release(&self, disk_is_full: bool) -> SnapshotPoint {
@@ -183,6 +211,10 @@ impl Snapshots {
             return None;
         }
         self.state = State::Asked;
+        if self.giving_up == GivingUp::Asked {
+            // The one that was to be given up has ended by itself.
+            self.giving_up = GivingUp::Possible;
+        }
         self.uncovered_bytes += self.log_bytes;
         self.log_bytes = 0;
         self.commands = 0;
@@ -217,8 +249,8 @@ impl Snapshots {
                 self.is_hurried = true;
                 vec![SnapshotJob::Abort]
             }
-            // The file has failed meanwhile, and Apply had not been told yet.
-            (State::Idle, _) => Vec::new(),
+            // The file has failed meanwhile, or was given up, and Apply had not been told yet.
+            (State::Idle, _) | (State::Asked, FromApply::FreezeAborted) => Vec::new(),
             (state, message) => unreachable!("{message:?} while the snapshot is {state:?}"),
         }
     }
@@ -234,9 +266,17 @@ impl Snapshots {
     }
 
     /// Takes a message of the snapshot thread. Returns the request for Apply: for another piece, or
-    /// to abandon the image.
+    /// to abandon the image. The file is to be abandoned then, too.
     pub fn on_snapshot(&mut self, message: FromSnapshot) -> Option<ToApply> {
         match message {
+            FromSnapshot::PieceWritten
+                if self.state == State::Streaming && self.giving_up == GivingUp::Asked =>
+            {
+                self.giving_up = GivingUp::Done;
+                self.state = State::Idle;
+                self.is_hurried = true;
+                Some(ToApply::Thaw)
+            }
             FromSnapshot::PieceWritten if self.state == State::Streaming => {
                 Some(ToApply::FreezeStep)
             }
@@ -251,6 +291,7 @@ impl Snapshots {
                     self.newest = finished;
                 }
                 self.uncovered_bytes = 0;
+                self.giving_up = GivingUp::Possible;
                 None
             }
             FromSnapshot::Failed => {

@@ -130,6 +130,38 @@ fn an_aborted_image_is_asked_for_again_at_once() {
 }
 
 #[test]
+fn one_snapshot_is_given_up_for_a_newer_one_and_the_next_is_not() {
+    let mut snapshots = asked();
+    // The image will be new enough.
+    snapshots.want_with(6);
+    jobs(&mut snapshots, frozen());
+    // The image at entry 5 is new enough, and then it is not. It ends with the piece under way.
+    for (index, is_given_up) in [(5, false), (6, true)] {
+        snapshots.want_with(index);
+        let step = snapshots.on_snapshot(FromSnapshot::PieceWritten);
+        assert_eq!(matches!(step, Some(ToApply::Thaw)), is_given_up);
+        assert_eq!(snapshots.is_running(), !is_given_up);
+        assert_eq!(jobs(&mut snapshots, piece(false)).len(), usize::from(!is_given_up));
+    }
+    // The next one begins at once. Apply may only now tell that it has abandoned the former image.
+    assert!(matches!(snapshots.maybe_begin(0), Some(ToApply::Freeze)));
+    assert!(jobs(&mut snapshots, FromApply::FreezeAborted).is_empty());
+    assert_eq!(jobs(&mut snapshots, frozen()), ["begin"]);
+    snapshots.want_with(7);
+    let step = snapshots.on_snapshot(FromSnapshot::PieceWritten);
+    assert!(matches!(step, Some(ToApply::FreezeStep)));
+    // Once it is finished, another one may be given up.
+    jobs(&mut snapshots, piece(true));
+    snapshots.maybe_finish(5);
+    snapshots.on_snapshot(FromSnapshot::Finished { index: 5, term: 1 });
+    snapshots.want_with(7);
+    assert!(snapshots.maybe_begin(0).is_some());
+    jobs(&mut snapshots, frozen());
+    snapshots.want_with(7);
+    assert!(matches!(snapshots.on_snapshot(FromSnapshot::PieceWritten), Some(ToApply::Thaw)));
+}
+
+#[test]
 fn a_file_that_failed_is_tried_again_after_a_full_interval() {
     for pieces in 0..3 {
         let mut snapshots = asked();
