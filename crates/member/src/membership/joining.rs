@@ -40,6 +40,9 @@ pub(crate) struct Joining {
     /// The registered members that have no link, and since when. A new member makes its links anew
     /// once it is born, so it has none for a moment.
     away: BTreeMap<u64, u64>,
+    /// The last command that forgets or retires a member, until that member is not registered any
+    /// more. It may be on its way: if the member links again, it must not be added before that.
+    leaving: Option<(MemberId, ControlCommand)>,
 }
 
 /// The leader's next step for members that join or leave. It takes one at a time.
@@ -99,6 +102,8 @@ impl Joining {
         let is_soon =
             self.asked_ms.is_some_and(|asked_ms| view.now_ms < asked_ms + REGISTERS_INTERVAL_MS);
         self.note_away(view);
+        let members = view.servers.registered.members();
+        self.leaving.take_if(|(member, _)| !members.contains_key(member));
         if !is_soon && let Some(command) = self.command(view) {
             self.asked_ms = Some(view.now_ms);
             return Some(JoinStep::Submit(command));
@@ -110,7 +115,8 @@ impl Joining {
         let Some(open) = view.servers.registered.open_change() else {
             self.accepted = None;
             let gone = self.gone_guests(view);
-            let step = promotion(view).or_else(|| addition(view)).or_else(|| dismissal(view));
+            let step = promotion(view).or_else(|| addition(view, self.leaving_member()));
+            let step = step.or_else(|| dismissal(view));
             return step.or_else(|| departure(view, &gone)).map(JoinStep::Change);
         };
         let step = match open.is_accepted {
@@ -125,7 +131,7 @@ impl Joining {
             }
             step => {
                 let step = step.or_else(|| replacement(view).map(JoinStep::Change));
-                step.or_else(|| addition(view).map(JoinStep::Change))
+                step.or_else(|| addition(view, self.leaving_member()).map(JoinStep::Change))
             }
         }
     }
@@ -144,6 +150,10 @@ impl Joining {
     /// Whether a registered member has had no link for so long that it counts as gone.
     fn is_gone(&self, member: u64, now_ms: u64) -> bool {
         self.away.get(&member).is_some_and(|since_ms| now_ms >= since_ms + REPLACED_SILENCE_MS)
+    }
+
+    fn leaving_member(&self) -> Option<MemberId> {
+        self.leaving.as_ref().map(|(member, _)| *member)
     }
 
     /// The learners of guests that count as gone.
@@ -167,9 +177,11 @@ impl Joining {
     }
 
     /// The next command that registers, admits, describes, forgets or retires a server.
-    fn command(&self, view: &JoinView<'_>) -> Option<Command<'static>> {
-        let JoinView { servers, membership, .. } = view;
-        let has_tombstones = view.broken != Some(BrokenRule::Tombstones);
+    fn command(&mut self, view: &JoinView<'_>) -> Option<Command<'static>> {
+        if let Some((_, command)) = &self.leaving {
+            return Some(Command::Control(command.clone()));
+        }
+        let JoinView { servers, .. } = view;
         let known = core::iter::once(servers.own)
             .chain(servers.linked.iter().map(|(id, it)| (*id, it.number)));
         for (member, server) in known {
@@ -188,30 +200,37 @@ impl Joining {
         if let Some(described) = servers.undescribed() {
             return Some(Command::Control(described));
         }
-        // The change that is under way may add one of them.
+        self.leaving = self.departed(view);
+        let command = self.leaving.as_ref().map(|(_, command)| command.clone());
+        command.map(Command::Control)
+    }
+
+    /// A registered member that has left the membership and has no link, with the command that
+    /// forgets or retires it. `None` while a change of the membership is under way, which may add
+    /// it.
+    fn departed(&self, view: &JoinView<'_>) -> Option<(MemberId, ControlCommand)> {
+        let JoinView { servers, membership, .. } = view;
         if view.is_changing {
             return None;
         }
+        let has_tombstones = view.broken != Some(BrokenRule::Tombstones);
         let registered = servers.registered.members();
         let mut left = registered.iter().filter(|(member, _)| !membership.contains(member.0));
         left.find_map(|(member, number)| {
             let member = *member;
             let is_guest = servers.registered.is_guest(*number);
-            let is_gone = servers.is_unlisted(*number) && !is_guest;
-            if !is_gone && servers.linked.contains_key(&member) {
+            let is_unlisted = servers.is_unlisted(*number) && !is_guest;
+            if !is_unlisted && !self.is_gone(member.0, view.now_ms) {
                 return None;
             }
             // A member that hands over commands without a vote must never come back under its id.
-            let is_for_good = is_gone || is_guest || !servers.votes(*number);
-            if is_for_good && !is_gone && !self.is_gone(member.0, view.now_ms) {
-                return None;
-            }
-            Some(match is_for_good && has_tombstones {
+            let is_for_good = is_unlisted || is_guest || !servers.votes(*number);
+            let command = match is_for_good && has_tombstones {
                 true => ControlCommand::Retire(member),
                 false => ControlCommand::Forget { member },
-            })
+            };
+            Some((member, command))
         })
-        .map(Command::Control)
     }
 
     /// Leaves a joint membership that does not end by itself. A leader that is to lose its vote
@@ -387,10 +406,11 @@ fn replacement(view: &JoinView<'_>) -> Option<MembershipChange> {
 }
 
 /// Adds a linked member as a learner, if its server's voters are silent, or if its server is to get
-/// a vote of its own, or none. The same change removes earlier learners of that server that are
-/// silent, so a server has at most one.
-fn addition(view: &JoinView<'_>) -> Option<MembershipChange> {
-    for (member, linked) in &view.servers.linked {
+/// a vote of its own, or none; but not the member `leaving`. The same change removes earlier
+/// learners of that server that are silent, so a server has at most one.
+fn addition(view: &JoinView<'_>, leaving: Option<MemberId>) -> Option<MembershipChange> {
+    let linked = view.servers.linked.iter().filter(|(member, _)| Some(**member) != leaving);
+    for (member, linked) in linked {
         let server = &linked.number;
         if linked.level_max < view.level {
             continue;

@@ -31,6 +31,7 @@ struct Rig {
     joining: Joining,
     /// Whether a change of the membership is under way.
     is_changing: bool,
+    now_ms: u64,
 }
 
 impl Rig {
@@ -45,7 +46,7 @@ fn joining(registered: &[(u64, u64)], linked: &[(u64, u64)]) -> Rig {
     for (member, server) in linked {
         servers.on_link(MemberId(*member), Some(LinkedServer::of(*server)));
     }
-    Rig { servers, joining: Joining::default(), is_changing: false }
+    Rig { servers, joining: Joining::default(), is_changing: false, now_ms: 10 }
 }
 
 fn step(rig: &mut Rig, membership: &Membership, peers: &[PeerStatus]) -> Option<JoinStep> {
@@ -58,7 +59,7 @@ fn step_of(
     peers: &[PeerStatus],
     has_listened: bool,
 ) -> Option<JoinStep> {
-    let (last_index, silent_ticks_min, now_ms) = (1_000, 50, 10);
+    let (last_index, silent_ticks_min, now_ms) = (1_000, 50, rig.now_ms);
     rig.joining.step(&JoinView {
         servers: &rig.servers,
         membership,
@@ -125,6 +126,8 @@ fn a_server_that_comes_with_another_member_replaces_one_that_is_silent() {
     };
     assert_eq!(step(&mut joining, &joint, &there), None);
     let after = membership(&[11, 13, 22], &[]);
+    assert_eq!(step(&mut joining, &after, &there), None);
+    joining.now_ms += REPLACED_SILENCE_MS;
     assert_eq!(step(&mut joining, &after, &there), submits(12, None));
 }
 
@@ -279,5 +282,31 @@ fn a_server_that_nobody_was_is_registered_and_no_more() {
     joining.is_changing = true;
     assert_eq!(step(&mut joining, &members, &[]), None);
     joining.is_changing = false;
+    // A member that is born makes its links anew.
+    assert_eq!(step(&mut joining, &members, &[]), None);
+    joining.now_ms += REPLACED_SILENCE_MS;
     assert_eq!(step(&mut joining, &members, &[]), submits(14, None));
+}
+
+/// The command that forgets it is on its way: a learner that is registered as no server would never
+/// learn that its server was removed.
+#[test]
+fn a_member_that_is_being_forgotten_is_added_only_after_that() {
+    let mut joining = joining(&[(11, 1), (12, 2), (13, 3), (22, 2)], &[(13, 3)]);
+    let members = membership(&[11, 12, 13], &[]);
+    let silent = [peer(12, Some(50), 900), peer(13, Some(0), 1_000)];
+    assert_eq!(step(&mut joining, &members, &silent), None);
+    joining.now_ms += REPLACED_SILENCE_MS;
+    assert_eq!(step(&mut joining, &members, &silent), submits(22, None));
+    joining.servers.on_link(MemberId(22), Some(LinkedServer::of(2)));
+    assert_eq!(step(&mut joining, &members, &silent), None);
+    // The command may be lost, so it is submitted again.
+    joining.now_ms += REGISTERS_INTERVAL_MS;
+    assert_eq!(step(&mut joining, &members, &silent), submits(22, None));
+    joining.on_registered(Arc::new(registered(&ALL)));
+    assert_eq!(step(&mut joining, &members, &silent), submits(22, Some(2)));
+    let again = [(11, 1), (12, 2), (13, 3), (22, 2)];
+    joining.on_registered(Arc::new(registered(&again)));
+    let added = changes(Transition::Auto, &[MemberChange::AddLearner(22)]);
+    assert_eq!(step(&mut joining, &members, &silent), added);
 }
