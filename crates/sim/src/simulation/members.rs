@@ -152,7 +152,8 @@ impl<'c> Changes<'c> {
     }
 
     /// Checks that a member that has applied its own removal ends soon, unless a later change that
-    /// is accepted lists its server again.
+    /// is accepted lists its server again, or the ensemble has taken it as a guest: it linked only
+    /// after its removal, when the members did not know it yet.
     fn check_removed(&mut self, member: usize) -> Result<(), String> {
         let now_us = self.0.world.now_us;
         let host = &mut self.0.hosts[member];
@@ -163,6 +164,7 @@ impl<'c> Changes<'c> {
             let servers = server.machine().control().servers();
             servers.list().version >= removed_version
                 && !servers.list_to_follow().servers.contains_key(&number)
+                && !servers.is_guest(number)
         });
         if !has_applied {
             host.place.applied_removal_us = None;
