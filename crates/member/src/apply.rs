@@ -287,6 +287,8 @@ impl Apply {
             assert!(index == self.log.last_index);
             let (term, mark) = (self.log.last_term, machine.mark());
             let image_bytes_max = machine.image_bytes_max();
+            // A state that was spoiled since its last entry must not be lent to another member.
+            self.hold.tell(FromApply::Digest { index, digest: machine.digest() });
             self.hold.tell(FromApply::Frozen { index, term, mark, image_bytes_max });
         }
         if core::mem::take(&mut self.asked.freeze_step) {

@@ -83,8 +83,13 @@ impl OwnDigests {
 
     /// Adds the digest after the entry at `index`. An installed snapshot leaves a gap: digests
     /// before it are forgotten. Returns whether the digest is due, that is, to be compared with the
-    /// other members'.
+    /// other members'. If another digest was added for this entry before, the state was spoiled
+    /// since: the new one replaces it, and is due.
     pub fn push(&mut self, index: u64, digest: Digest) -> bool {
+        if index == self.newest().0 {
+            let newest = self.digests.back_mut().expect("there is always one");
+            return core::mem::replace(newest, digest) != digest;
+        }
         let is_gap = self.first_index + self.digests.len() as u64 != index;
         if is_gap {
             self.digests.clear();

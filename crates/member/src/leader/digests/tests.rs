@@ -137,6 +137,17 @@ fn while_the_voters_change_nobody_is_judged() {
 }
 
 #[test]
+fn a_state_that_was_spoiled_since_its_last_entry_has_another_digest() {
+    let mut own = OwnDigests::new(4, Digest(4));
+    own.push(5, Digest(5));
+    assert!(!own.push(5, Digest(5)));
+    assert!(own.push(5, Digest(55)));
+    assert_eq!((own.at(4), own.at(5)), (Some(Digest(4)), Some(Digest(55))));
+    assert!(!own.push(6, Digest(6)));
+    assert_eq!(own.newest(), (6, Digest(6)));
+}
+
+#[test]
 fn own_digests_are_kept_for_the_last_entries_and_without_a_gap() {
     let digest = |index: u64| Digest(u128::from(index));
     let mut own = OwnDigests::new(4, digest(4));
