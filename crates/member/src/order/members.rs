@@ -102,6 +102,13 @@ impl Members {
         self.is_voter() || serves_without_vote || self.broken == Some(BrokenRule::Registration)
     }
 
+    /// Whether this member's own server was removed for good. A voter is never: it was listed
+    /// again, and after a restart sees the lists in between once more. Without its vote the
+    /// ensemble might have no quorum.
+    fn is_own_removed(&self) -> bool {
+        self.servers.is_own_removed() && !self.is_voter()
+    }
+
     /// Whether this member is the only voter.
     pub fn is_alone(&self) -> bool {
         let membership = self.newest();
@@ -176,7 +183,7 @@ impl Members {
             return None;
         }
         let reached = registered.to_reach();
-        if !reached.contains_key(&self.servers.own.1) && !self.servers.is_own_removed() {
+        if !reached.contains_key(&self.servers.own.1) && !self.is_own_removed() {
             return None;
         }
         let is_known = self.told.as_ref().is_some_and(|told| {
@@ -416,7 +423,7 @@ impl Loop {
     /// member's own server.
     pub(super) fn tell_servers(&mut self) {
         if let Some(servers) = self.members.news_of_servers() {
-            self.output.removed = self.members.servers.is_own_removed();
+            self.output.removed = self.members.is_own_removed();
             self.output.servers = Some(servers);
         }
     }

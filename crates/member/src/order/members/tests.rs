@@ -280,6 +280,20 @@ fn no_snapshot_is_uploaded_once_the_list_was_changed() {
     assert!(!members_of(vec![1], Vec::new(), changed_list()).is_standalone());
 }
 
+/// Its server was removed and listed again: after a restart it applies the lists in between once
+/// more. It must stay for its vote.
+#[test]
+fn a_voter_is_not_removed_whatever_older_lists_say() {
+    let mut servers = changed_list();
+    servers.register(MemberId(1), 9);
+    for (voters, is_removed) in [(vec![1, 2], false), (vec![2], true)] {
+        let mut members = members_of(voters, Vec::new(), servers.clone());
+        members.servers.own.1 = 9;
+        assert_eq!(members.is_own_removed(), is_removed);
+        assert_eq!(members.news_of_servers().is_some(), is_removed);
+    }
+}
+
 /// The servers behind a change that has added server 4.
 fn changed_list() -> machine::Servers {
     let mut state = Machine::default();
