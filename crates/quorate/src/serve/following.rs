@@ -89,7 +89,12 @@ impl<'a> Following<'a> {
                 if is_removed {
                     tracing::info!("the member has been permanently removed from the cluster");
                     tokio::time::sleep(REMOVED_SERVES).await;
-                    return Ok(());
+                    if listed.borrow().as_ref().is_some_and(|news| news.is_removed) {
+                        return Ok(());
+                    }
+                    // It was listed again: after a restart it applies the lists in between once
+                    // more, and by now the newest one.
+                    continue;
                 }
                 self.store(&servers)?;
                 is_done = self.listen(&servers).await;

@@ -363,6 +363,10 @@ impl<'c> Changes<'c> {
     pub fn end_removed(&mut self, life: u64) {
         let is_it = |host: &Host| host.life == life && host.server.is_some();
         let Some(member) = self.0.hosts.iter().position(is_it) else { return };
+        if !self.0.hosts[member].place.knows_removal {
+            // It was listed again, and has applied that meanwhile.
+            return;
+        }
         if self.0.hosts[member].cpu.is_paused(self.0.world.now_us) {
             let at_us = self.0.hosts[member].cpu.paused_until_us();
             return self.0.world.schedule(at_us, Event::EndRemoved { life });
@@ -393,8 +397,8 @@ impl<'c> Changes<'c> {
             self.0.world.schedule(at_us, Event::Depart { member, number: other });
         }
         self.end_links_of_retired(member);
+        self.0.hosts[member].place.knows_removal = is_removed;
         if is_removed {
-            self.0.hosts[member].place.knows_removal = true;
             let life = self.0.hosts[member].life;
             self.0.say(Some(member), || "it learns that it was removed".to_string());
             let at_us = self.0.world.now_us + REMOVED_SERVES_US;
