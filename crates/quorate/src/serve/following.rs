@@ -134,8 +134,9 @@ impl<'a> Following<'a> {
         Ok(())
     }
 
-    /// Warns once if the configuration has another list than the ensemble, whose clients have changed
-    /// it: the configuration's list no longer counts. A file that is rewritten gets the new list.
+    /// Warns once if the configuration has another list than the ensemble, whose clients have
+    /// changed it: the configuration's list no longer counts. A file that is rewritten gets the new
+    /// list.
     fn warn_if_file_differs(&mut self, servers: &Servers, is_rewritten: bool) {
         let list = servers.list();
         let differs = !self.is_etcd_program

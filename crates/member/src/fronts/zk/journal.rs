@@ -152,8 +152,8 @@ impl ZkFront {
         self.output.audits.push(event(connection, pending, path, mode, result));
     }
 
-    /// Reports the reconfig at the front of the window to the audit log, once its result is known. A
-    /// reconfig that succeeds has the path of the servers' znode (`DataTree.processTxn`).
+    /// Reports the reconfig at the front of the window to the audit log, once its result is known.
+    /// One that succeeds has the path of the servers' znode (`DataTree.processTxn`).
     pub(super) fn audit_reconfig(&mut self, id: ConnectionId, result: AuditResult) {
         let Some(connection) = self.connections.get(&id).filter(|_| self.config.audit) else {
             return;
