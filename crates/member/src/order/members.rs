@@ -35,7 +35,8 @@ pub(super) struct Members {
     /// the driver decides by its configuration which links it makes.
     told: Option<Arc<machine::Servers>>,
     /// Whether something has happened since the last look that a leader may take a step for: a
-    /// member has linked, the servers or the membership have changed, or a learner has answered.
+    /// member has linked, the servers or the membership have changed, or a learner that waits for
+    /// a vote has answered.
     has_news: bool,
     /// The rule that this member breaks; `None` in real servers.
     broken: Option<BrokenRule>,
@@ -149,11 +150,13 @@ impl Members {
         self.servers.on_link(member, server);
     }
 
-    /// Notes a message of Raft from another member.
+    /// Notes a message of Raft from another member. A learner may now have caught up: that counts
+    /// while a voter of the list has no vote. An observer's messages mean no work.
     #[inline]
     pub fn on_heard(&mut self, member: MemberId) {
-        let learners = &self.newest().learners;
-        self.has_news |= !learners.is_empty() && learners.contains(&member.0);
+        let newest = self.newest();
+        self.has_news |= newest.learners.contains(&member.0)
+            && newest.voters.len() < self.servers.registered.list().voter_count();
     }
 
     /// Whether something has happened that a leader may take a step for, since the last call.
