@@ -90,7 +90,7 @@ pub fn list_changes(mut bytes: &[u8]) {
     assert_image_is_faithful(&mut ensemble);
 }
 
-/// Applies a command of the ensemble. The change 0 stands for the open one.
+/// Applies a command of the ensemble. Instead of the change with number 0, it names the open one.
 fn apply_of_ensemble(ensemble: &mut Machine, mut command: ControlCommand) {
     let open = ensemble.control().servers().open_change().map(|open| open.id);
     match &mut command {
