@@ -101,7 +101,7 @@ fn survive(name: &str, asked: &Asked) {
     let operator = changes.then(|| Operator::new(&ensemble));
     let world = World::new((0..members).map(|own| ensemble.client_address(own)).collect());
     let etcd = (0..members).filter(|_| ensemble.has_etcd());
-    let etcd = EtcdWorld::new(etcd.map(|own| ensemble.etcd_address(own)).collect());
+    let etcd = EtcdWorld::new(etcd.map(|own| ensemble.etcd_address(own)).collect(), changes);
     await_all(&ensemble, &world);
     etcd::await_all(&etcd);
     let mut watchers = under_load((&mut ensemble, operator.as_ref()), &world, &etcd, seed, lasts);

@@ -2,7 +2,7 @@
 //! their answers. An answer that no etcd client could understand fails the test.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bench::workloads::etcd::client::{
     COMPACT, Call, DELETE_RANGE, EtcdClient, LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE,
@@ -20,24 +20,47 @@ use workload::etcd::op::{Answer, Op, Range, RangeAnswer, Response};
 
 use crate::server::PATIENCE;
 
+/// The cluster and the member that the responses on one connection name.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Headers {
+    /// What the last response named.
+    pub served: Option<Served>,
+    /// Whether the member's id may change: a server that is listed again gets a new one.
+    pub id_changes: bool,
+}
+
+impl Headers {
+    /// Takes a response. Returns the cluster and the member that it must name.
+    pub fn take(&mut self, response: &Bytes) -> Served {
+        match self.served {
+            Some(served) if !self.id_changes => served,
+            _ => *self.served.insert(header_of(response.clone())),
+        }
+    }
+}
+
 /// A connection; clones use the same one.
 #[derive(Clone)]
 pub struct OpsClient {
     client: EtcdClient,
-    /// The cluster and the member that the first response named.
-    served: Arc<OnceLock<Served>>,
+    headers: Arc<Mutex<Headers>>,
 }
 
 impl OpsClient {
     /// Opens a connection; `None` if no server listens.
     pub async fn connect(address: SocketAddr) -> Option<OpsClient> {
+        OpsClient::connect_with(address, Headers::default()).await
+    }
+
+    /// Like [`OpsClient::connect`], with `headers` before the first response.
+    pub async fn connect_with(address: SocketAddr, headers: Headers) -> Option<OpsClient> {
         let client = EtcdClient::connect(address).await.ok()?;
-        Some(OpsClient { client, served: Arc::default() })
+        Some(OpsClient { client, headers: Arc::new(Mutex::new(headers)) })
     }
 
     /// The cluster and the member that the responses name; `None` before the first response.
     pub fn served(&self) -> Option<Served> {
-        self.served.get().copied()
+        self.headers.lock().unwrap_or_else(PoisonError::into_inner).served
     }
 
     /// Makes a call and waits for its answer; `None` if the connection ended.
@@ -66,14 +89,15 @@ impl OpsClient {
     }
 
     fn understand(&self, op: &Op, answer: grpc::Answer) -> Answer {
+        let mut by = Served::new(0, 0);
         let result = match answer.code {
             0 => {
-                self.served.get_or_init(|| header_of(answer.body.clone()));
+                let mut headers = self.headers.lock().unwrap_or_else(PoisonError::into_inner);
+                by = headers.take(&answer.body);
                 Ok(answer.body.to_vec())
             }
             code => Err(CallRefused::Error(error_of(code, &answer.message))),
         };
-        let by = self.served().unwrap_or(Served::new(0, 0));
         decode(op, &result, by).unwrap_or_else(|what| panic!("{what}"))
     }
 }

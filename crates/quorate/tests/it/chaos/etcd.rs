@@ -274,7 +274,7 @@ pub fn check_convergence(world: &Arc<EtcdWorld>, watchers: &mut [Watcher]) {
 fn the_judge_notices_that_an_acknowledged_put_is_lost() {
     let etcd = SocketAddr::from(([127, 0, 0, 1], port_of_its_own()));
     let mut server = Server::start("chaos-loses", &[&format!("quorate.etcdAddr={etcd}")]);
-    let world = EtcdWorld::new(vec![etcd]);
+    let world = EtcdWorld::new(vec![etcd], false);
     let call = |op: Op| {
         runtime().unwrap().block_on(async {
             let mut connection = world.connect(0, 0).await.expect("it listens");
@@ -311,7 +311,7 @@ fn the_judge_notices_that_an_acknowledged_put_is_lost() {
 fn the_judges_notice_a_lost_event_and_a_lease_that_ends_early() {
     let etcd = SocketAddr::from(([127, 0, 0, 1], port_of_its_own()));
     let _server = Server::start("chaos-watches", &[&format!("quorate.etcdAddr={etcd}")]);
-    let world = EtcdWorld::new(vec![etcd]);
+    let world = EtcdWorld::new(vec![etcd], false);
     let lease = 7;
     runtime().unwrap().block_on(async {
         let mut watcher = Watcher::new(&world, FIRST_WATCHER, Random::new(1));

@@ -11,7 +11,7 @@ use sim::etcd_clients::{watch_wire, wire};
 use workload::etcd::op::Error;
 use workload::etcd::watch::Response;
 
-use crate::etcd_client::{error_of, header_of};
+use crate::etcd_client::{Headers, error_of};
 
 /// How many bytes the server may send before the client reads them: a few messages.
 const WINDOW_BYTES: u32 = 64 * 1024;
@@ -25,17 +25,21 @@ pub enum FromServer {
 /// A watch stream with its connection.
 pub struct Stream {
     stream: bench::workloads::etcd::grpc::Stream,
-    served: Option<Served>,
+    headers: Headers,
     /// Dropping this would close the connection.
     _connection: EtcdClient,
 }
 
 impl Stream {
     /// Opens a stream; `None` if no server listens.
-    pub async fn open(address: SocketAddr, requires_leader: bool) -> Option<Stream> {
+    pub async fn open(
+        address: SocketAddr,
+        headers: Headers,
+        requires_leader: bool,
+    ) -> Option<Stream> {
         let mut connection = EtcdClient::connect_with_window(address, WINDOW_BYTES).await.ok()?;
         let stream = connection.open_watches(requires_leader).await.ok()?;
-        Some(Stream { stream, served: None, _connection: connection })
+        Some(Stream { stream, headers, _connection: connection })
     }
 
     /// Sends a request; `None` if the stream has ended.
@@ -43,9 +47,9 @@ impl Stream {
         self.stream.send(request).ok()
     }
 
-    /// The cluster and member that the first message named; `None` before that.
+    /// The cluster and the member that the messages name; `None` before the first one.
     pub fn served(&self) -> Option<Served> {
-        self.served
+        self.headers.served
     }
 
     /// The next message, or the end of the stream; `None` if the connection broke. A caller may
@@ -53,7 +57,7 @@ impl Stream {
     pub async fn next(&mut self) -> Option<FromServer> {
         match self.stream.next().await.ok()? {
             Received::Message(message) => {
-                let by = *self.served.get_or_insert_with(|| header_of(message.clone()));
+                let by = self.headers.take(&message);
                 Some(FromServer::Message(watch_wire::decode(&message, by).unwrap()))
             }
             Received::Ended { code, message } => {

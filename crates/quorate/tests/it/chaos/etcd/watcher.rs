@@ -35,6 +35,7 @@ struct Line {
 /// The stream that is open now.
 struct Open {
     stream: Stream,
+    member: usize,
     /// The stream's number in the history.
     number: usize,
     /// Whether the server must end the stream if its member has no leader.
@@ -102,11 +103,12 @@ impl Watcher {
     /// Opens a stream to a member; `None` if that fails.
     async fn open(&mut self, member: usize) -> Option<Open> {
         let requires_leader = self.random.one_in(3);
-        let opening = Stream::open(self.world.addresses[member], requires_leader);
+        let (address, headers) = (self.world.addresses[member], self.world.headers);
+        let opening = Stream::open(address, headers, requires_leader);
         let stream = timeout(CALL_WAIT, opening).await.ok()??;
         let number = self.world.open_stream(self.client, member, requires_leader);
         let (asked, open) = (VecDeque::new(), BTreeMap::new());
-        Some(Open { stream, number, requires_leader, asked, open, promised: 0 })
+        Some(Open { stream, member, number, requires_leader, asked, open, promised: 0 })
     }
 
     /// Watches on a stream until it ends, or the client leaves it at random.
@@ -185,7 +187,7 @@ impl Watcher {
                 return None;
             }
         };
-        self.world.check_cluster(open.stream.served());
+        self.world.check_served(open.member, open.stream.served());
         self.on_response(&response, open);
         self.world.note(open.number, Step::Response(response));
         Some(())

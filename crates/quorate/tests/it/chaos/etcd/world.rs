@@ -1,6 +1,6 @@
 //! State that the etcd clients share during faults: the history, and how to connect and record.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -12,7 +12,7 @@ use workload::etcd::history::History;
 use workload::etcd::op::{Answer, Error, Op};
 use workload::etcd::watch::Step;
 
-use crate::etcd_client::OpsClient;
+use crate::etcd_client::{Headers, OpsClient};
 
 /// How long a client waits for most answers. A member itself gives up after 7 s.
 pub const CALL_WAIT: Duration = Duration::from_secs(10);
@@ -30,6 +30,10 @@ pub struct EtcdWorld {
     pub addresses: Vec<SocketAddr>,
     /// The cluster id that all responses must have.
     cluster_id: OnceLock<u64>,
+    /// The server that each member id in a response has belonged to, by position.
+    members: Mutex<BTreeMap<u64, usize>>,
+    /// What connections expect of the headers.
+    pub headers: Headers,
     is_over: AtomicBool,
 }
 
@@ -38,7 +42,8 @@ pub fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl EtcdWorld {
-    pub fn new(addresses: Vec<SocketAddr>) -> Arc<EtcdWorld> {
+    /// The state for servers at these addresses. `id_changes`: whether a server may get another id.
+    pub fn new(addresses: Vec<SocketAddr>, id_changes: bool) -> Arc<EtcdWorld> {
         Arc::new(EtcdWorld {
             history: Mutex::default(),
             acknowledged: Mutex::default(),
@@ -47,6 +52,8 @@ impl EtcdWorld {
             began: Instant::now(),
             addresses,
             cluster_id: OnceLock::new(),
+            members: Mutex::default(),
+            headers: Headers { id_changes, ..Headers::default() },
             is_over: AtomicBool::new(false),
         })
     }
@@ -66,9 +73,9 @@ impl EtcdWorld {
 
     /// Connects a client to a member; `None` if the member does not listen.
     pub async fn connect(self: &Arc<Self>, client: u32, member: usize) -> Option<Connection> {
-        let wire = OpsClient::connect(self.addresses[member]).await?;
+        let wire = OpsClient::connect_with(self.addresses[member], self.headers).await?;
         let number = lock(&self.history).connect(client, member as u32);
-        Some(Connection { world: self.clone(), wire, number })
+        Some(Connection { world: self.clone(), wire, member, number })
     }
 
     /// Records that a client opened a watch stream on a connection of its own. Returns the stream's
@@ -84,11 +91,14 @@ impl EtcdWorld {
         lock(&self.history).note_watch(stream, step, self.now_us());
     }
 
-    /// Fails unless all members belong to one cluster.
-    pub fn check_cluster(&self, served: Option<Served>) {
+    /// Fails unless all members belong to one cluster, and no id names two of them.
+    pub fn check_served(&self, member: usize, served: Option<Served>) {
         if let Some(served) = served {
             let cluster_id = self.cluster_id.get_or_init(|| served.cluster_id);
             assert_eq!(*cluster_id, served.cluster_id, "all members are of one cluster");
+            let id = served.shown_id();
+            let named = *lock(&self.members).entry(id).or_insert(member);
+            assert_eq!(named, member, "the member id {id:x} names two servers");
         }
     }
 }
@@ -98,6 +108,7 @@ impl EtcdWorld {
 pub struct Connection {
     pub world: Arc<EtcdWorld>,
     wire: OpsClient,
+    member: usize,
     /// The connection's number in the history.
     number: usize,
 }
@@ -109,7 +120,7 @@ impl Connection {
         let id = lock(&self.world.history).ask(self.number, op.clone(), self.world.now_us());
         let told = timeout(wait, self.wire.try_ask(&op)).await;
         let answer = told.unwrap_or(Some(Err(Error::Canceled)))?;
-        self.world.check_cluster(self.wire.served());
+        self.world.check_served(self.member, self.wire.served());
         let mut history = lock(&self.world.history);
         history.answer(id, answer.clone(), self.world.now_us());
         if let Ok(response) = &answer {
