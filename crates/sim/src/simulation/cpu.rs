@@ -89,7 +89,8 @@ impl Cpu {
             let left_us = self.clock.elapsed_us(end_us) - self.clock.elapsed_us(now_us);
             self.clock.monotonic_offset_us += left_us as i64;
         }
-        self.paused_until_us = 0;
+        // It stays known: checks of how long calls wait begin at the end of the last pause.
+        self.paused_until_us = self.paused_until_us.min(now_us);
         self.waking.cut_short(now_us);
     }
 

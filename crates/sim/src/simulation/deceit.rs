@@ -69,6 +69,12 @@ impl Faults {
         if !self.are_over() || !hosts.are_all_well(&cluster.links, cluster.world.now_us) {
             return;
         }
+        // A detected member gets a new directory, so the others must be able to commit without it.
+        if hosts.are_members_changing()
+            && !hosts.may_lose_amid_changes(member, &cluster.witness)
+        {
+            return;
+        }
         self.waiting = None;
         // Planned faults of the disks are dropped, too.
         hosts.iter().for_each(Host::spare_disk);

@@ -25,7 +25,15 @@ impl Cluster {
         let other = self.hosts[member].other.as_ref();
         // While a directory is lost, only the machine that holds that directory may come.
         let is_found = lost.is_some() && other.is_some_and(|other| other.id == lost);
-        if !is_found && (lost.is_some() || !self.hosts.may_lose(member, &self.witness)) {
+        let may_go = match is_found {
+            // The new directory may have got a vote in a list that is smaller now.
+            true => {
+                !self.hosts.are_members_changing()
+                    || self.hosts.may_lose_amid_changes(member, &self.witness)
+            }
+            false => lost.is_none() && self.hosts.may_lose(member, &self.witness),
+        };
+        if !may_go {
             return;
         }
         self.hosts.counts.machine_changes += 1;
