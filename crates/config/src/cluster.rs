@@ -84,6 +84,9 @@ pub struct ClusterConfig {
     /// The version of the list of servers: the hexadecimal number at the end of the dynamic file's
     /// name.
     pub version: u64,
+    /// Whether the data directory has kept the list. It then follows that of the ensemble, and may
+    /// be one that a change led to and that never came.
+    pub is_kept: bool,
 }
 
 impl ClusterConfig {
@@ -227,6 +230,8 @@ pub(super) struct ClusterDraft {
     pub own: OwnDraft,
     pub standalone_enabled: bool,
     pub version: u64,
+    /// Whether the data directory has kept the servers.
+    is_kept: bool,
     pub attendance: Attendance,
     pub links: LinksDraft,
     pub auth: PeerAuthDraft,
@@ -290,6 +295,8 @@ pub struct GivenServers {
     pub listen: Vec<ListenAddress>,
     /// How servers prove to each other that they belong to the ensemble.
     pub auth: PeerAuth,
+    /// Whether the data directory has kept the servers.
+    pub is_kept: bool,
 }
 
 /// One server, as etcd's flags give it.
@@ -335,6 +342,7 @@ impl Default for ClusterDraft {
             servers: Vec::new(),
             own: OwnDraft::default(),
             standalone_enabled: true,
+            is_kept: false,
             version: 0,
             attendance: Attendance::All,
             links: LinksDraft::default(),
@@ -367,6 +375,7 @@ impl ClusterDraft {
         self.own.number = Some((u64::from(given.own), said.place.clone()));
         self.given = Some((given.listen.clone(), given.auth.clone()));
         self.attendance = given.attendance;
+        self.is_kept = given.is_kept;
         // A list of one server is that of a server to which others may be added.
         self.standalone_enabled = false;
         for GivenServer { number, name, line } in &given.servers {

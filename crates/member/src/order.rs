@@ -131,6 +131,7 @@ impl Loop {
             let needed = start.spaces.level_needed().max(members::level_needed(&options.servers));
             levels.need(needed.min(levels.own_max()));
         }
+        let wanted = (options.servers, options.servers_are_kept);
         Ok(Loop {
             origin: start.origin,
             clock: Clock::new(options.raft_tick_ms),
@@ -146,7 +147,7 @@ impl Loop {
             spaces: start.spaces,
             snapshots,
             catch_up: CatchUp::Idle,
-            members: Members::new(servers, options.servers, memberships, levels),
+            members: Members::new(servers, wanted, memberships, levels),
             own_digests: OwnDigests::new(applied.0, start.digest),
             counts: LoopCounts::at_start(),
             output: LoopOutput::default(),

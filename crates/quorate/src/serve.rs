@@ -301,6 +301,7 @@ fn node_config(
             order: order::Options {
                 name: config.etcd.as_ref().map_or(String::new(), |etcd| etcd.about.name.clone()),
                 servers: config.cluster.as_ref().map(|it| it.server_list()).unwrap_or_default(),
+                servers_are_kept: config.cluster.as_ref().is_some_and(|it| it.is_kept),
                 known: Known::up_to(config.storage.level_max),
                 session_timeout_ms_min: config.sessions.timeout_ms_min,
                 raft_tick_ms: match &config.cluster {

@@ -77,6 +77,7 @@ pub(crate) fn settle(
         init_limit: cluster.links.init_limit.unwrap_or(INIT_LIMIT_DEFAULT),
         sync_limit: cluster.links.sync_limit.unwrap_or(SYNC_LIMIT_DEFAULT),
         version: cluster.version,
+        is_kept: cluster.is_kept,
     }))
 }
 

@@ -131,6 +131,7 @@ pub(super) fn given(
         client_urls: client_urls(values)?,
         listen: listened.iter().map(Url::to_listen).collect::<Result<_, _>>()?,
         auth,
+        is_kept,
     };
     Ok((Some(given), self_signed))
 }

@@ -356,6 +356,18 @@ impl Servers {
         self.changes.as_ref().is_some_and(|changes| changes.guests.contains_key(&number))
     }
 
+    /// The servers of the list, and of the one that an accepted change leads to, which has
+    /// precedence. A server keeps both for its next start: until the change is done, votes of both
+    /// may be needed, and it may yet be given up.
+    pub fn list_to_keep(&self) -> ServerList {
+        let next = self.list_to_follow();
+        let servers = self.list.servers.iter().chain(&next.servers);
+        ServerList {
+            version: next.version,
+            servers: servers.map(|(number, record)| (*number, record.clone())).collect(),
+        }
+    }
+
     /// The servers that the members must reach, by number: guests, those of the list, and those of
     /// the list that an accepted change leads to, which has precedence.
     pub fn to_reach(&self) -> BTreeMap<u64, &ServerRecord> {

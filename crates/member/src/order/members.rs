@@ -29,6 +29,8 @@ pub(super) struct Members {
     servers: Servers,
     /// The list of servers from this member's configuration; empty if it accepts any list.
     servers_wanted: ServerList,
+    /// Whether the data directory has kept `servers_wanted`.
+    servers_are_kept: bool,
     memberships: Memberships,
     levels: Levels,
     /// The servers of the state when they were last compared with what the driver knows; `None` if
@@ -49,15 +51,24 @@ pub(super) fn level_needed(list: &ServerList) -> Level {
 }
 
 impl Members {
-    /// The members as a start restores them.
+    /// The members as a start restores them. The configuration has the list `servers_wanted`; the
+    /// data directory has kept it if `servers_are_kept`.
     pub fn new(
         servers: Servers,
-        servers_wanted: ServerList,
+        (servers_wanted, servers_are_kept): (ServerList, bool),
         memberships: Memberships,
         levels: Levels,
     ) -> Members {
-        let (told, has_news, broken) = (None, false, None);
-        Members { servers, servers_wanted, memberships, levels, told, has_news, broken }
+        Members {
+            servers,
+            servers_wanted,
+            servers_are_kept,
+            memberships,
+            levels,
+            told: None,
+            has_news: false,
+            broken: None,
+        }
     }
 
     /// The servers of the members, from the state and the links.
@@ -178,7 +189,8 @@ impl Members {
     fn news_of_servers(&mut self) -> Option<Arc<machine::Servers>> {
         let registered = &self.servers.registered;
         let is_decided = registered.is_decided() || registered.has_guests();
-        if !is_decided {
+        // A change that was told may have been given up.
+        if !is_decided && self.told.is_none() {
             return None;
         }
         // This runs in every turn of Loop, and the servers rarely change.
@@ -212,6 +224,10 @@ impl Members {
             return None;
         }
         let is_new = listed.servers.is_empty();
+        if self.servers_are_kept && !is_new {
+            let described = self.servers.with_client_urls(listed.clone());
+            return (*listed != described).then_some(described);
+        }
         let has_observers = self.levels.replicated() >= Level::MEMBERS;
         let mut wanted = self.servers_wanted.clone();
         wanted.servers.retain(|number, record| match (listed.servers.get(number), record.role) {

@@ -26,6 +26,9 @@ pub struct Options {
     pub name: String,
     /// The list of servers from the configuration; empty if any list is accepted.
     pub servers: ServerList,
+    /// Whether the data directory has kept `servers`. They then count only while the state has no
+    /// list: they may be those that a change led to which never came.
+    pub servers_are_kept: bool,
     /// The message versions and levels that this build knows: all released levels, or more.
     pub known: Known,
 }

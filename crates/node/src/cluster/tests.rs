@@ -61,6 +61,7 @@ impl Ensemble {
                 order: order::Options {
                     name: String::new(),
                     servers: Default::default(),
+                    servers_are_kept: false,
                     known: Known::up_to(Level::RELEASED),
                     session_timeout_ms_min: 4_000,
                     raft_tick_ms: RAFT_TICK_MS,

@@ -106,13 +106,12 @@ impl<'a> Following<'a> {
         }
     }
 
-    /// Stores the list in the files of this server. One that is about to be removed keeps the last
-    /// list that has it.
+    /// Stores the list in the files of this server. A removed one keeps the last list that has it.
     fn store(&mut self, servers: &Servers) -> anyhow::Result<()> {
         let own = u64::from(self.cluster.number);
-        let next = servers.list_to_follow();
-        if self.is_etcd_program && next.servers.contains_key(&own) {
-            let text = etcd_program::text_of_list(own, next);
+        let kept = servers.list_to_keep();
+        if self.is_etcd_program && kept.servers.contains_key(&own) {
+            let text = etcd_program::text_of_list(own, &kept);
             return self.node.keep_servers(&text).context(SERVERS_FILE);
         }
         let list = servers.list();

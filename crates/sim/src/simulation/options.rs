@@ -256,12 +256,10 @@ impl Options {
 
     /// Makes the members know level 5, and adds the clients that change the members.
     fn prepare_for_changes(&mut self) {
-        let Some(load) = &mut self.etcd else {
-            self.changes = None;
-            return;
-        };
         let Some(changes) = &self.changes else { return };
-        changes.add_operators(load);
+        if let Some(load) = &mut self.etcd {
+            changes.add_operators(load);
+        }
         self.member.changes = Some(changes.rules);
         self.member.options.order.known = Known::up_to(Level::MEMBERS);
     }
@@ -332,6 +330,7 @@ fn draw_member(
             order: order::Options {
                 name: String::new(),
                 servers: Default::default(),
+                servers_are_kept: false,
                 known: Known::up_to(Level::RELEASED),
                 session_timeout_ms_min: 2 * tick_ms as u32,
                 raft_tick_ms: RAFT_TICK_ALONE_MS,

@@ -252,6 +252,31 @@ fn the_driver_is_told_of_other_servers_to_reach_and_of_retired_members() {
     assert_eq!(told(ControlCommand::Register { member: id(8), server: 4 }), None);
 }
 
+/// Its server is no longer to be reached, nor kept for the next start.
+#[test]
+fn the_driver_is_told_that_an_accepted_change_was_given_up() {
+    let (mut world, _, followers) = led([NEW; 3]);
+    let member = &mut world.members[followers[0]];
+    let mut state = Machine::default();
+    begin().into_iter().for_each(|command| drop(servers_after(&mut state, command)));
+    let last = state.control().servers().id_of(3).unwrap();
+    let mut told = |command| {
+        let servers = servers_after(&mut state, command);
+        member.handle(LoopInput::Apply(servers)).unwrap();
+        let told = member.finish(0).servers;
+        told.map(|servers| servers.list_to_keep().servers.into_keys().collect::<Vec<_>>())
+    };
+    let (peer_urls, role) = (record(4).peer_urls, ServerRole::Voter);
+    assert_eq!(told(requested(ListChange::Add { peer_urls, role })), None);
+    let change = ChangeId(3);
+    assert_eq!(told(ControlCommand::Accept(change)), Some(vec![1, 2, 3, 4]));
+    assert_eq!(told(ControlCommand::GiveUp(change)), Some(vec![1, 2, 3]));
+    assert_eq!(told(requested(ListChange::Remove(last))), None);
+    // Until it is done, its vote may be needed.
+    assert_eq!(told(ControlCommand::Accept(ChangeId(6))), None);
+    assert_eq!(told(ControlCommand::Finish(ChangeId(6))), Some(vec![1, 2]));
+}
+
 /// A member that left beside a lone voter must be forgotten, too, though no server is linked.
 #[test]
 fn a_lone_voter_has_work_until_those_that_left_are_forgotten() {
@@ -321,7 +346,7 @@ fn members_of(voters: Vec<u64>, learners: Vec<u64>, servers: machine::Servers) -
         storage::wal::Membership { voters, learners, ..storage::wal::Membership::default() };
     let memberships = Memberships::new(LogIndex(0), membership);
     let levels = Levels::new(Known::up_to(NEW), NEW);
-    Members::new(servers, ServerList::default(), memberships, levels)
+    Members::new(servers, (ServerList::default(), false), memberships, levels)
 }
 
 /// Members of servers whose state lists servers 1 to 3, as member 1 knows them: its file has the
@@ -361,6 +386,19 @@ fn most_files_decide_which_servers_are_listed() {
     check(&[1, 2], [&[1, 2, 3, 4], &[1, 2, 4]], Some(&[1, 2]));
     // A server that accepts any list says nothing.
     check(&[1, 2], [&[], &[]], None);
+}
+
+/// It may be the list of a change that was given up while the server was away.
+#[test]
+fn a_list_that_the_data_directory_has_kept_changes_nothing() {
+    let new: &[u64] = &[1, 2, 3, 4, 5];
+    let mut members = with_files(new, [new, new]);
+    assert!(members.wants_servers().is_some());
+    members.servers_are_kept = true;
+    assert_eq!(members.wants_servers(), None);
+    // A new state takes it.
+    members.servers.registered = Arc::default();
+    assert_eq!(members.wants_servers().unwrap().servers.len(), 5);
 }
 
 #[test]

@@ -88,6 +88,7 @@ pub(crate) fn options() -> Options {
         server: 0,
         name: String::new(),
         servers: Default::default(),
+        servers_are_kept: false,
         known: crate::membership::hello::Known::up_to(machine::Level::RELEASED),
     }
 }
