@@ -230,8 +230,16 @@ impl Cluster {
     /// A member's process has ended because it condemned its directory. Checks that it had a
     /// reason.
     fn on_condemned(&mut self, member: usize, why: Condemned) -> Result<(), String> {
-        // A member may find that the others have removed it while another machine had its place.
-        let has_other = self.hosts[member].other.is_some() || !self.hosts.is_in(member);
+        // A member may find that the others have removed it while another machine had its place. If
+        // its server is about to be removed, a snapshot in which it lost its vote before its first
+        // command came does not prove that it was not forgotten in between.
+        let number = member as u64 + 1;
+        let is_leaving = self.hosts.servers().any(|server| {
+            let servers = server.machine().control().servers();
+            !servers.list_to_follow().servers.contains_key(&number)
+        });
+        let has_other =
+            self.hosts[member].other.is_some() || !self.hosts.is_in(member) || is_leaving;
         let is_explained = match (why, self.hosts[member].deceives) {
             (Condemned::Forgotten, _) => has_other,
             (

@@ -29,12 +29,19 @@ impl Cluster {
     /// Ends the process of a member, and damages its disk. Does nothing unless the other members
     /// are a majority that has lost nothing.
     pub fn damage(&mut self, member: usize, damage: Damage) {
-        if !self.hosts.may_lose(member, &self.witness) {
-            return;
+        if self.hosts.may_lose(member, &self.witness) {
+            self.damage_now(member, damage);
         }
+    }
+
+    /// Ends the process of a member, and damages its disk. The caller knows that a majority has
+    /// lost nothing.
+    pub fn damage_now(&mut self, member: usize, damage: Damage) {
         // A member without a process is spared, since the simulation does not know its member id.
         let Some(id) = self.hosts[member].member() else { return };
-        let power_is_cut = self.world.random.one_in(2);
+        // After a power cut the leader would count on the member for a while, also for a list that
+        // needs it.
+        let power_is_cut = self.world.random.one_in(2) && !self.hosts.are_members_changing();
         self.end_process(member, power_is_cut);
         self.hosts[member].tidy_up();
         let is_damaged = match damage {

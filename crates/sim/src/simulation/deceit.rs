@@ -70,9 +70,7 @@ impl Faults {
             return;
         }
         // A detected member gets a new directory, so the others must be able to commit without it.
-        if hosts.are_members_changing()
-            && !hosts.may_lose_amid_changes(member, &cluster.witness)
-        {
+        if hosts.are_members_changing() && !hosts.may_lose_amid_changes(member, &cluster.witness) {
             return;
         }
         self.waiting = None;

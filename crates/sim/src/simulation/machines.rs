@@ -73,11 +73,13 @@ impl Cluster {
     fn cut_off_machine(&mut self, member: usize, id: MemberId) -> OtherMachine {
         let now_us = self.world.now_us;
         // The old machine learns of the ends of its links when it continues; the other members
-        // learn of them late.
+        // learn of them late. A leader would meanwhile count on the machine, also for a list that
+        // needs it, so they learn of them at once if the list may change.
         for told in self.links.told_when_cut_off(member) {
             self.tell(told);
         }
-        self.links.on_end(&mut self.world, member, true);
+        let is_late = !self.hosts.are_members_changing();
+        self.links.on_end(&mut self.world, member, is_late);
         let host = &mut self.hosts[member];
         let life = host.life;
         // Events that a pause delayed happen when the machine returns.

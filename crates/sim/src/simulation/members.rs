@@ -382,7 +382,7 @@ impl<'c> Changes<'c> {
         }
         let number = member as u64 + 1;
         let reaches: Numbers = servers.to_reach().into_keys().collect();
-        let listed: Numbers = servers.list_to_follow().servers.keys().copied().collect();
+        let listed: Numbers = servers.list_to_keep().servers.into_keys().collect();
         self.plan_starts(&reaches);
         let place = &mut self.0.hosts[member].place;
         let left: Vec<u64> = place.reaches.difference(&reaches).copied().collect();
@@ -738,12 +738,38 @@ impl Hosts {
                     && host.server.as_ref().is_some_and(|it| it.hello().member.0 == *id)
             })
         };
+        if !self.may_lose_in_next(member) {
+            return false;
+        }
         let missing = voters.iter().filter(|id| **id != own && !is_whole(id)).count();
         match voters.contains(&own) {
             true => missing < voters.len().div_ceil(2) - 1,
             // A learner has nothing that counts, unless it is about to become a voter.
             false => missing < voters.len().div_ceil(2),
         }
+    }
+
+    /// Whether the voters of each open change would have a majority without this member: the leader
+    /// may have accepted the change before it could know of the loss.
+    fn may_lose_in_next(&self, member: usize) -> bool {
+        let present = self.present();
+        let servers = present.iter().filter_map(|at| self[*at].server.as_ref());
+        let mut changes =
+            servers.filter_map(|server| server.machine().control().servers().open_change());
+        let is_whole = |number: &u64| {
+            let at = *number as usize - 1;
+            at != member
+                && present.contains(&at)
+                && self[at].server.is_some()
+                && self[at].lost.is_none()
+        };
+        changes.all(|open| {
+            let next = open.next.servers.iter();
+            let voters = next.filter(|(_, it)| it.role == ServerRole::Voter);
+            let (whole, lost): (Vec<u64>, Vec<u64>) =
+                voters.map(|(number, _)| *number).partition(is_whole);
+            whole.len() > lost.len()
+        })
     }
 
     /// Whether a member's lost directory is no voter and no learner any more, and no log holds a

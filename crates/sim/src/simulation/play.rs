@@ -4,6 +4,7 @@
 //! ```text
 //! members 3             a new ensemble
 //! members 3 forgetful   an ensemble that keeps almost no log in memory
+//! members 3 changing    an ensemble whose servers can change; `begin` starts further members
 //! run 500ms             virtual time passes
 //! settle                wait until all running members follow one leader and have one state
 //! lend                  wait until a follower is sending a snapshot
@@ -16,6 +17,12 @@
 //! heal                  cuts, lags and full disks end
 //! pause leader 5s       a process gets no CPU
 //! fill leader           a disk is full, until `heal`
+//! begin 3               a machine starts for the first time
+//! raise                 an operator raises the level, which a change of the servers needs
+//! list leader 0 1 3o    an operator asks a member for this list of servers; `o`: an observer
+//! stay leader 0 1       the same; removed servers serve on without a vote
+//! empty 1               the directory of a member is lost, and its process ends
+//! stop 1 20             a member loses power at this operation of its disk, counted from now
 //! c1: connect 0         a client connects to a member, with its session if it has one
 //! c1: leave             a client closes its connection
 //! c1: create /a x       also: set, get, exists, ls, delete, sync, close; `big`: sets much;
@@ -23,15 +30,19 @@
 //!                       separated by |
 //! ```
 
+mod servers;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use member::fronts::etcd::MemberChanges;
 use replica::LogMemory;
 use workload::history::Received;
 use workload::op::{Answer, CreateRequest, Op, flag, perms};
 
 use crate::client::{Client, ClientConfig};
 use crate::fault::{Disks, Fault, FaultMix, Whom};
+use crate::member_changes::ChangeLoad;
 use crate::simulation::cluster::Cluster;
 use crate::simulation::zk::ZkClients;
 use crate::simulation::{LaterOps, Options, Simulation};
@@ -66,11 +77,13 @@ struct Play {
     fetching_told: BTreeMap<u64, usize>,
     connected: Vec<Option<usize>>,
     sessions: Vec<i64>,
+    told: servers::Told,
     out: Vec<String>,
 }
 
 impl Play {
-    fn new(member_count: usize, is_forgetful: bool) -> Play {
+    /// Begins an ensemble. `kind` is the last word of its line.
+    fn new(member_count: usize, kind: Option<&str>) -> Play {
         let mut options = Options::draw_ensemble(1, member_count);
         options.begins_unborn = false;
         options.faults = FaultMix::none();
@@ -79,10 +92,17 @@ impl Play {
         options.builds = None;
         options.etcd = None;
         options.member.options.spaces.zk.tick_ms = 2_000;
-        options.member.options.order.log_memory = match is_forgetful {
+        options.member.options.order.log_memory = match kind == Some("forgetful") {
             true => LogMemory { bytes_max: 0, away_bytes_max: 0, ..LogMemory::default() },
             false => LogMemory::default(),
         };
+        options.changes = (kind == Some("changing")).then(|| ChangeLoad {
+            seed: 1,
+            rules: MemberChanges { is_strict: false, learners_max: 1 },
+            operators: Vec::new(),
+            ends_after: None,
+            reconfigs: None,
+        });
         let client = ClientConfig {
             ops: 0,
             pipeline_max: 10,
@@ -93,8 +113,11 @@ impl Play {
         };
         options.clients = vec![client; 3];
         let mut simulation = Simulation::new(options);
-        let Cluster { zk, world, .. } = &mut simulation.cluster;
+        let told = servers::Told::of(&simulation.cluster);
+        let Cluster { zk, world, hosts, .. } = &mut simulation.cluster;
         zk.change_all(world, Client::obey);
+        // Only `begin` starts a further member.
+        hosts.iter_mut().for_each(|host| host.place.is_planned = true);
         let connected = vec![None; 3];
         Play {
             simulation,
@@ -103,6 +126,7 @@ impl Play {
             fetching_told: BTreeMap::new(),
             connected,
             sessions: Vec::new(),
+            told,
             out: Vec::new(),
         }
     }
@@ -154,6 +178,7 @@ impl Play {
                 let whom = Whom::one(self.member(who));
                 self.simulation.begin_fault(whom, Fault::Pause { for_us: us(span) });
             }
+            _ if self.servers_line(&words) => {}
             [client, ref rest @ ..] => {
                 let number = client.strip_prefix('c').and_then(|it| it.strip_suffix(':'));
                 let number: usize = number.expect(line).parse().expect(line);
@@ -242,6 +267,7 @@ impl Play {
             self.terms_told += 1;
             self.out.push(format!("member {member} leads in term {term}"));
         }
+        self.tell_servers();
         self.tell_fetching();
         let history = &self.simulation.cluster.zk.history;
         for (number, connection) in history.connections.iter().enumerate() {
@@ -388,10 +414,11 @@ fn replay(script: &str) -> String {
             continue;
         }
         if let Some(rest) = line.strip_prefix("members ") {
-            let count = rest.strip_suffix(" forgetful");
-            let is_forgetful = count.is_some();
-            let count = count.unwrap_or(rest).parse().expect("a number is valid here");
-            play = Some(Play::new(count, is_forgetful));
+            let (count, kind) = match rest.split_once(' ') {
+                Some((count, kind)) => (count, Some(kind)),
+                None => (rest, None),
+            };
+            play = Some(Play::new(count.parse().expect("a number is valid here"), kind));
             continue;
         }
         let play = play.as_mut().expect("a script begins with its members");

@@ -94,7 +94,7 @@ fn joining(number: u64, random: &mut Random) -> JoiningServer {
 }
 
 /// One of the addresses that a server can have. No two servers share one.
-fn addresses(number: u64, which: u64) -> ZkAddresses {
+pub(super) fn addresses(number: u64, which: u64) -> ZkAddresses {
     let servers = format!("server{number}-{which}:2888:3888");
     ZkAddresses { servers, clients: Some(format!("server{number}-{which}:2181")) }
 }
