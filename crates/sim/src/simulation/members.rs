@@ -384,6 +384,8 @@ impl<'c> Changes<'c> {
         let reaches: Numbers = servers.to_reach().into_keys().collect();
         let listed: Numbers = servers.list_to_keep().servers.into_keys().collect();
         self.plan_starts(&reaches);
+        // An accepted change may list a server whose machine was taken away meanwhile.
+        (0..self.0.hosts.len()).for_each(|member| self.maybe_return(member));
         let place = &mut self.0.hosts[member].place;
         let left: Vec<u64> = place.reaches.difference(&reaches).copied().collect();
         place.reaches = reaches;
