@@ -33,15 +33,15 @@ round="${1:-}"
 if [ "$round" = all ]; then profile=release; else profile=quick; fi
 export QUORATE="$ROOT/target/$profile/quorate"
 export SERVER_CMD="${SERVER_CMD:-$QUORATE serve --config}"
-passed_all=0 failed_all=0 failed_names="" running="" job=""
+passed_all=0 failed_all=0 failed_names="" times="" running="" job=""
 
 # at : the time since the beginning
 at() { printf '%2d:%02d' $((SECONDS / 60)) $((SECONDS % 60)); }
 
-# report PART PASSED FAILED SECONDS : adds up, and shows the end of the log of a part that failed. What has failed is said once
-# more at the very end: whoever sees only that must know what to run again.
+# report PART PASSED FAILED SECONDS : adds up, and shows the end of the log of a part that failed. What has failed, and how long each
+# part took, is said once more at the very end: whoever sees only that must know what to run again.
 report() {
-  passed_all=$((passed_all + $2)) failed_all=$((failed_all + $3))
+  passed_all=$((passed_all + $2)) failed_all=$((failed_all + $3)) times+=", $1 $4 s"
   printf '%s  %-17s %5d passed %5d failed %5d s\n' "$(at)" "$1" "$2" "$3" "$4"
   [ "$3" = 0 ] || { echo "--- the end of $LOGS/$1.log"; tail -n 60 "$LOGS/$1.log"; echo "---"; }
   [ "$3" = 0 ] || failed_names+="$(failures "$1")"$'\n'
@@ -134,5 +134,6 @@ if [ "$round" = all ] && [ -s "$QUORATE_SKIPPED_FILE" ] && grep -vFf tests/skipp
 fi
 [ ! -s "$QUORATE_SKIPPED_FILE" ] || sort -u "$QUORATE_SKIPPED_FILE"
 printf '%s' "$failed_names"
+echo "times: ${times#, }"
 echo "$passed_all passed, $failed_all failed"
 [ "$failed_all" = 0 ] && [ "$passed_all" != 0 ]
