@@ -225,7 +225,13 @@ impl Members {
         }
         let is_new = listed.servers.is_empty();
         if self.servers_are_kept && !is_new {
-            let described = self.servers.with_client_urls(listed.clone());
+            // Flags and hellos say the client URLs.
+            let mut described = listed.clone();
+            for (number, record) in &mut described.servers {
+                let flags = self.servers_wanted.servers.get(number);
+                record.client_urls = flags.map(|it| it.client_urls.clone()).unwrap_or_default();
+            }
+            let described = self.servers.with_client_urls(described);
             return (*listed != described).then_some(described);
         }
         let has_observers = self.levels.replicated() >= Level::MEMBERS;

@@ -396,6 +396,11 @@ fn a_list_that_the_data_directory_has_kept_changes_nothing() {
     assert!(members.wants_servers().is_some());
     members.servers_are_kept = true;
     assert_eq!(members.wants_servers(), None);
+    // Its own client URLs come from its flags, those of the others from their hellos.
+    let urls = vec!["http://own:2379".to_string()];
+    members.servers_wanted.servers.get_mut(&1).unwrap().client_urls = urls.clone();
+    let wanted = members.wants_servers().unwrap();
+    assert_eq!((wanted.servers.len(), &wanted.servers[&1].client_urls), (3, &urls));
     // A new state takes it.
     members.servers.registered = Arc::default();
     assert_eq!(members.wants_servers().unwrap().servers.len(), 5);
