@@ -253,9 +253,11 @@ impl Host {
         self.server.is_some() || self.unborn.is_some()
     }
 
-    /// An operator copies the disk with the current directory.
+    /// An operator copies the disk with the current directory. No copy is made of the only voter:
+    /// put back, it would lead by itself, whoever votes by then.
     pub fn make_copy(&mut self) {
-        let id = self.member();
+        let is_only_voter = self.server.as_ref().is_some_and(Server::is_only_voter);
+        let id = self.member().filter(|_| !is_only_voter);
         self.copy = id.map(|id| (id, self.disk.copy()));
     }
 
