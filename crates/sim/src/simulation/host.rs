@@ -254,7 +254,7 @@ impl Host {
     }
 
     /// An operator copies the disk with the current directory. No copy is made of the only voter:
-    /// put back, it would lead by itself, whoever votes by then.
+    /// put back, it would lead by itself, even if others vote by then.
     pub fn make_copy(&mut self) {
         let is_only_voter = self.server.as_ref().is_some_and(Server::is_only_voter);
         let id = self.member().filter(|_| !is_only_voter);
