@@ -360,20 +360,20 @@ impl Servers {
     /// precedence. A server keeps both for its next start: until the change is done, votes of both
     /// may be needed, and it may yet be given up.
     pub fn list_to_keep(&self) -> ServerList {
-        let next = self.list_to_follow();
-        let servers = self.list.servers.iter().chain(&next.servers);
-        ServerList {
-            version: next.version,
-            servers: servers.map(|(number, record)| (*number, record.clone())).collect(),
-        }
+        let servers = self.listed().map(|(number, record)| (*number, record.clone()));
+        ServerList { version: self.list_to_follow().version, servers: servers.collect() }
+    }
+
+    /// The servers of the list, and then those of the one that an accepted change leads to.
+    fn listed(&self) -> impl Iterator<Item = (&u64, &ServerRecord)> {
+        self.list.servers.iter().chain(&self.list_to_follow().servers)
     }
 
     /// The servers that the members must reach, by number: guests, those of the list, and those of
     /// the list that an accepted change leads to, which has precedence.
     pub fn to_reach(&self) -> BTreeMap<u64, &ServerRecord> {
         let guests = self.changes.iter().flat_map(|changes| &changes.guests);
-        let listed = self.list.servers.iter().chain(&self.list_to_follow().servers);
-        guests.chain(listed).map(|(number, record)| (*number, record)).collect()
+        guests.chain(self.listed()).map(|(number, record)| (*number, record)).collect()
     }
 
     /// Records which server a member is. Does nothing for a retired member, and for a new one once
