@@ -238,10 +238,10 @@ impl Cluster {
             let servers = server.machine().control().servers();
             !servers.list_to_follow().servers.contains_key(&number)
         });
-        let has_other =
+        let may_be_forgotten =
             self.hosts[member].other.is_some() || !self.hosts.is_in(member) || is_leaving;
         let is_explained = match (why, self.hosts[member].deceives) {
-            (Condemned::Forgotten, _) => has_other,
+            (Condemned::Forgotten, _) => may_be_forgotten,
             (
                 Condemned::Forgot { .. }
                 | Condemned::HoldsAnother { .. }

@@ -15,7 +15,7 @@ use crate::simulation::members::Changes;
 use crate::simulation::reconfigs;
 use crate::simulation::roster::Standing;
 
-/// What was last written to the output about the servers.
+/// The servers as the output last showed them.
 #[derive(Default)]
 pub(super) struct Told {
     votes: String,
@@ -27,7 +27,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Nothing has been written about the servers of this cluster.
+    /// The servers of a cluster that the output has not shown yet.
     pub fn of(cluster: &Cluster) -> Told {
         let standings = cluster.hosts.iter().map(|host| host.place.standing).collect();
         Told { standings, change: change(&cluster.hosts), ..Told::default() }
