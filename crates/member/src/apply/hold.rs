@@ -139,15 +139,16 @@ impl Hold {
         let mut output = core::mem::take(&mut self.output);
         self.answer_bytes = 0;
         output.changes = core::mem::take(&mut self.changes).into();
+        // A turn of Loop may fall between two messages. `Applied` follows the level and the servers,
+        // so that a leader that has applied an entry knows both as that entry left them.
+        let mut first = Vec::new();
         let mut installed = None;
         for change in output.changes.control.iter() {
             match change {
                 ControlChange::Servers(servers) => {
-                    output.to_loop.push(FromApply::Servers(servers.clone()));
+                    first.push(FromApply::Servers(servers.clone()));
                 }
-                ControlChange::Raised(level) => {
-                    output.to_loop.push(FromApply::Raised(level.clone()));
-                }
+                ControlChange::Raised(level) => first.push(FromApply::Raised(level.clone())),
                 ControlChange::Replaced { mark, by: Replacement::Image } => installed = Some(*mark),
                 ControlChange::Replaced { by: Replacement::Snapshot, .. }
                 | ControlChange::ListChangeEnded { .. } => {}
@@ -157,10 +158,15 @@ impl Hold {
         if last_index != self.reported_index || !news.is_empty() {
             self.reported_index = last_index;
             let (index, image_bytes_max) = (last_index, self.image_bytes_max);
-            let applied =
-                FromApply::Applied { index, news, installed, image_bytes_max, own_sequence };
-            output.to_loop.insert(0, applied);
+            first.push(FromApply::Applied {
+                index,
+                news,
+                installed,
+                image_bytes_max,
+                own_sequence,
+            });
         }
+        output.to_loop.splice(0..0, first);
         output
     }
 }
