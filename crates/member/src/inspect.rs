@@ -2,7 +2,7 @@
 //! entries of its log can be decoded. Also reads the state that the directory holds.
 
 use machine::codec::DecodeError;
-use machine::{Command, ControlCommand, Level, Machine};
+use machine::{Level, Machine};
 use storage::disk::Disk;
 use storage::inspect::{Report, SeenEntry};
 use storage::snapshot::RECEIVED_NAME;
@@ -11,7 +11,7 @@ use storage::wal::EntryKind;
 use crate::message::UnknownEntry;
 use crate::recovery::{RecoveryError, restore_newest};
 use crate::replay::{self, DecodedEntry};
-use crate::snapshot::received::{check_named, image_named};
+use crate::snapshot::received::{check_named, image_named, read_received};
 
 /// Checks everything in the data directory whose root is `disk`; see [`storage::inspect::inspect`].
 pub fn inspect<D: Disk + Clone>(disk: &D) -> Report {
@@ -65,12 +65,7 @@ pub struct HeldState {
 /// # Errors
 /// No snapshot can be read.
 pub fn held_state<D: Disk + Clone>(disk: &D) -> Result<HeldState, RecoveryError> {
-    let mut terms = Terms::default();
-    let visit = &mut |entry: SeenEntry<'_>| {
-        terms.add(entry.index, entry.term);
-        Ok(())
-    };
-    let report = storage::inspect::inspect_log(disk, visit);
+    let SeenLog { report, terms, .. } = see_log(disk);
     let (meta, machine) = restore_newest(disk, 0, |_| {})?;
     let last_index = report.last_index.unwrap_or(0).max(meta.index);
     let known = report.hard_state.map_or(0, |state| state.commit);
@@ -83,14 +78,40 @@ pub fn held_state<D: Disk + Clone>(disk: &D) -> Result<HeldState, RecoveryError>
     Ok(held)
 }
 
+/// What the first reading of a log has shown.
+pub(crate) struct SeenLog {
+    /// The facts about the log.
+    pub report: Report,
+    /// The terms of its entries.
+    pub terms: Terms,
+    /// The last entry that changes the membership; `None` if the log has none.
+    pub membership_entry: Option<u64>,
+}
+
+/// Reads a log for the first time, to learn which of its entries count.
+pub(crate) fn see_log<D: Disk>(disk: &D) -> SeenLog {
+    let mut terms = Terms::default();
+    let mut membership_entry = None;
+    let visit = &mut |entry: SeenEntry<'_>| {
+        terms.add(entry.index, entry.term);
+        // An entry that is replaced may be one, too: then the answer is too high, and only careful.
+        if entry.kind != EntryKind::Normal.as_u8() {
+            membership_entry = Some(entry.index);
+        }
+        Ok(())
+    };
+    let report = storage::inspect::inspect_log(disk, visit);
+    SeenLog { report, terms, membership_entry }
+}
+
 impl HeldState {
-    /// Applies the committed entries of the log, up to `commit`.
-    fn apply_log<D: Disk>(&mut self, disk: &D, terms: &Terms, commit: u64) {
+    /// Applies the entries of the log that count, up to `commit`.
+    pub(crate) fn apply_log<D: Disk + Clone>(&mut self, disk: &D, terms: &Terms, commit: u64) {
         let visit = &mut |entry: SeenEntry<'_>| {
             let index = entry.index;
             let is_next = index == self.index + 1 && index <= commit;
             if is_next && terms.counts(index, entry.term) && self.ended.is_none() {
-                match apply(&mut self.machine, index, entry.kind, entry.payload) {
+                match apply(disk, &mut self.machine, &entry) {
                     Ok(()) => self.index = index,
                     Err(what) => self.ended = Some(format!("entry {index}: {what}")),
                 }
@@ -104,25 +125,29 @@ impl HeldState {
     }
 }
 
-fn apply(machine: &mut Machine, index: u64, kind: u8, payload: &[u8]) -> Result<(), String> {
+fn apply<D: Disk + Clone>(
+    disk: &D,
+    machine: &mut Machine,
+    entry: &SeenEntry<'_>,
+) -> Result<(), String> {
+    let SeenEntry { index, kind, payload, .. } = *entry;
     UnknownEntry::check(index, payload, Level::NEWEST).map_err(|it| it.to_string())?;
     // An entry that changes the membership has no commands.
     let commands = if kind == EntryKind::Normal.as_u8() { payload } else { &[] };
     let decoded = DecodedEntry::decode(index, commands).map_err(|error| error.to_string())?;
-    let installs = |command: &Command<'_>| {
-        matches!(command, Command::Control(ControlCommand::InstallImage { .. }))
-    };
-    if decoded.commands().any(installs) {
-        return Err("it replaces the state by a snapshot that was brought".to_string());
+    if let Some(hash) = image_named(kind, payload).map_err(|error| error.to_string())? {
+        let image = read_received(disk, index, hash).map_err(|error| error.to_string())?;
+        machine.prepare_image(image);
     }
     replay::apply(machine, &decoded);
+    drop(machine.take_replaced());
     Ok(())
 }
 
 /// The term of each entry of a log. The log may hold an entry that was not committed, and later
 /// another one at the same index with another term: the later one counts.
 #[derive(Default)]
-struct Terms {
+pub(crate) struct Terms {
     /// The index of the first entry of the log.
     first: u64,
     /// The term of each entry, from `first` on.
@@ -146,10 +171,21 @@ impl Terms {
 
     /// Whether the entry at `index` with this term is the one that counts.
     fn counts(&self, index: u64, term: u64) -> bool {
-        let at = index.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
-        at.and_then(|at| self.of_index.get(at)) == Some(&term)
+        self.of(index) == Some(term)
+    }
+
+    /// The term of the entry at `index` that counts; `None` if the log has no such entry.
+    pub fn of(&self, index: u64) -> Option<u64> {
+        let at = usize::try_from(index.checked_sub(self.first)?).ok()?;
+        self.of_index.get(at).copied()
+    }
+
+    /// The index and the term of the last entry.
+    pub fn last(&self) -> Option<(u64, u64)> {
+        let term = *self.of_index.last()?;
+        Some((self.first + self.of_index.len() as u64 - 1, term))
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

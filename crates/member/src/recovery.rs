@@ -6,6 +6,8 @@
 //! ensemble ([`open_member`]) may stay unborn until [`crate::Bootstrap`] has decided the ensemble's
 //! birth.
 
+pub mod survivors;
+
 use machine::image::FreezeStep;
 use machine::image::restore::{DecodedPiece, Decoder, Restore, RestoreError};
 use machine::together::{Together, one_by_one};

@@ -52,6 +52,9 @@ pub enum Command {
     /// Make data directories that begin with the state of a backup.
     #[command(after_help = RESTORE_EXAMPLES)]
     Restore(RestoreArgs),
+    /// Make data directories with the state of the servers that survive a lost quorum.
+    #[command(after_help = RECOVER_EXAMPLES)]
+    Recover(RecoverArgs),
     /// Make a secret that the servers of an ensemble share.
     Secret(SecretArgs),
     /// Run whole clusters in a simulated world, with faults, from a seed.
@@ -105,6 +108,15 @@ The first makes the directory of a standalone server. The second makes ./restore
 for the server with that number: bring each to its server, all of one run, and start them. FILE is what
 `snapshot` of an admin server answers, or a file from the `snapshots` folder of a data directory. The
 third begins with a database that `etcdctl snapshot save` has made of an etcd, or of Quorate.";
+
+const RECOVER_EXAMPLES: &str = "\
+Examples:
+  quorate recover /srv/q --data-dir /srv/new --servers 1,2,3 --dry-run
+  quorate recover /srv/q --data-dir /srv/new --servers 1,2,3
+  quorate recover ./from-a ./from-c --data-dir /srv/new
+For an ensemble that has lost more than half of its voters for good. Name every directory that is left:
+the one that goes furthest is taken, with its whole log. The new servers are another cluster, so the old
+ones are refused if they come back. Without --servers the new directory is a standalone server's.";
 
 const BENCH_EXAMPLES: &str = "\
 Examples:
@@ -239,15 +251,22 @@ pub struct RestoreArgs {
     /// A snapshot, or a database that `etcdctl snapshot save` has made
     #[arg(value_name = "FILE")]
     pub backup: PathBuf,
+    /// Take a database of etcd's that has no hash: `member/snap/db` of a stopped etcd
+    #[arg(long)]
+    pub skip_hash_check: bool,
+    #[command(flatten)]
+    pub at: NewDirArgs,
+}
+
+/// The data directories that a command makes for the servers of a new ensemble.
+#[derive(Debug, Args)]
+pub struct NewDirArgs {
     /// Directory to make; an existing one may only hold files that are not Quorate's
     #[arg(long, value_name = "DIR")]
     pub data_dir: PathBuf,
     /// Numbers of an ensemble's servers: each gets a directory in DIR
     #[arg(long, value_name = "N,...", value_delimiter = ',', num_args = 1..)]
     pub servers: Vec<u32>,
-    /// Take a database of etcd's that has no hash: `member/snap/db` of a stopped etcd
-    #[arg(long)]
-    pub skip_hash_check: bool,
     /// Raise the revision of etcd's keys by so much, so that watchers which have seen more than the
     /// backup has see no revision twice
     #[arg(
@@ -260,6 +279,22 @@ pub struct RestoreArgs {
     /// Compact etcd's keys at the raised revision, so that watchers start anew
     #[arg(long, requires = "bump_revision")]
     pub mark_compacted: bool,
+}
+
+/// Options of `quorate recover`.
+#[derive(Debug, Args)]
+pub struct RecoverArgs {
+    /// The data directories of the servers that survive, all stopped; nothing in them changes
+    #[arg(value_name = "DIR", required = true)]
+    pub dirs: Vec<PathBuf>,
+    /// The directories of their logs, in the same order, if these are others
+    #[arg(long, value_name = "DIR,...", value_delimiter = ',')]
+    pub log_dir: Vec<PathBuf>,
+    /// Print what would be recovered, and make nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub at: NewDirArgs,
 }
 
 /// Options of `quorate cluster`.

@@ -33,6 +33,7 @@ mod observe;
 mod peer_tls;
 mod peers;
 mod random;
+mod recover;
 mod restore;
 mod secret_command;
 mod self_signed;
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
         }
         Command::Zk(args) => shell::run(&args.into()),
         Command::Restore(args) => restore::run(&args),
+        Command::Recover(args) => recover::run(&args),
         Command::Secret(args) => secret_command::run(&args),
         Command::Cluster(args) => cluster_command::run(&args),
         Command::Sim(args) => sim_command::run(&args),

@@ -17,59 +17,91 @@ use member::snapshot::received::read_backup;
 use storage::datadir::{Birth, IDENTITY_FILE};
 use storage::disk::RealDisk;
 
-use crate::cli::RestoreArgs;
+use crate::cli::{NewDirArgs, RestoreArgs};
 use crate::etcd_database::EtcdDatabase;
 use crate::random::random_bytes;
 
 /// Creates the directories that the options name.
 pub fn run(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
-    let numbers: BTreeSet<u32> = args.servers.iter().copied().collect();
-    ensure!(numbers.len() == args.servers.len(), "--servers names a server twice");
-    ensure!(numbers.len() != 1, "an ensemble has several servers; without --servers there is one");
-    let folders: Vec<PathBuf> = match numbers.is_empty() {
-        true => vec![args.data_dir.clone()],
-        false => numbers.iter().map(|number| args.data_dir.join(number.to_string())).collect(),
-    };
-    for folder in &folders {
-        let is_used = folder.join(IDENTITY_FILE).exists();
-        ensure!(!is_used, "{}: it is the data directory of a server", folder.display());
-    }
+    let folders = new_folders(&args.at)?;
     // The backup is read before anything is created, so an unusable file leaves nothing behind.
     let Imported { machine: backup, differences } = read_restored(args)?;
     for line in differences {
         println!("{}: {line}", args.backup.display());
     }
-    let (znodes, keys) = (backup.zk().tree().znode_count(), backup.etcd().key_count());
-    let revision = backup.etcd().revision();
-    drop(backup);
+    make_directories(&folders, backup, || Ok(read_restored(args)?.machine))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The directories to create, in the order of the servers' numbers.
+///
+/// # Errors
+/// The numbers make no ensemble, or a directory is a server's already.
+pub fn new_folders(at: &NewDirArgs) -> anyhow::Result<Vec<PathBuf>> {
+    let numbers: BTreeSet<u32> = at.servers.iter().copied().collect();
+    ensure!(numbers.len() == at.servers.len(), "--servers names a server twice");
+    ensure!(numbers.len() != 1, "an ensemble has several servers; without --servers there is one");
+    let folders: Vec<PathBuf> = match numbers.is_empty() {
+        true => vec![at.data_dir.clone()],
+        false => numbers.iter().map(|number| at.data_dir.join(number.to_string())).collect(),
+    };
+    for folder in &folders {
+        let is_used = folder.join(IDENTITY_FILE).exists();
+        ensure!(!is_used, "{}: it is the data directory of a server", folder.display());
+    }
+    Ok(folders)
+}
+
+/// Creates the directories of the members of a new ensemble, all with the same state, and prints a
+/// line for each. The first gets `state`, and each further one what `again` reads: two states at
+/// once might not fit into the memory.
+///
+/// # Errors
+/// A directory cannot be written, or the state cannot be read again.
+pub fn make_directories(
+    folders: &[PathBuf],
+    state: Machine,
+    mut again: impl FnMut() -> anyhow::Result<Machine>,
+) -> anyhow::Result<()> {
+    let (znodes, keys) = (state.zk().tree().znode_count(), state.etcd().key_count());
+    let revision = state.etcd().revision();
     let (cluster_id, _) = draw_ids(&random_bytes()?);
     let members = folders.iter().map(|_| Ok(draw_ids(&random_bytes()?).1));
     let mut members: Vec<MemberId> = members.collect::<anyhow::Result<_>>()?;
     members.sort_unstable();
     let birth = Birth { cluster_id, voters: members.iter().map(|member| member.0).collect() };
+    let mut first = Some(state);
     for (folder, member) in folders.iter().zip(members) {
+        let state = match first.take() {
+            Some(state) => state,
+            None => again()?,
+        };
         let shown = folder.display();
         let disk = RealDisk::new(folder).with_context(|| format!("{shown}"))?;
-        be_born_with(&disk, member, &birth, read_restored(args)?.machine)
-            .map_err(|error| anyhow!("{shown}: {error}"))?;
+        be_born_with(&disk, member, &birth, state).map_err(|error| anyhow!("{shown}: {error}"))?;
         println!(
             "{shown}: {znodes} znodes, {keys} keys of etcd at revision {revision}, member {:016x}",
             member.0
         );
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Reads the backup, with its revision raised if the options ask for that.
 fn read_restored(args: &RestoreArgs) -> anyhow::Result<Imported> {
     let mut backup = read_backup_file(&args.backup, "restored", args.skip_hash_check)?;
-    if let Some(by) = args.bump_revision {
-        ensure!(
-            backup.machine.bump_etcd_revision(by),
-            "--bump-revision: the revision would be too high"
-        );
-    }
+    bump(&mut backup.machine, &args.at)?;
     Ok(backup)
+}
+
+/// Raises the revision of etcd's keys, if the options ask for that.
+///
+/// # Errors
+/// The revision would be too high.
+pub fn bump(machine: &mut Machine, at: &NewDirArgs) -> anyhow::Result<()> {
+    let is_bumped = at.bump_revision.is_none_or(|by| machine.bump_etcd_revision(by));
+    ensure!(is_bumped, "--bump-revision: the revision would be too high");
+    Ok(())
 }
 
 /// Reads and checks a backup: a snapshot, or a database file of etcd. `wanted` is a past participle

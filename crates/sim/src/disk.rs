@@ -374,6 +374,10 @@ impl Disk for SimDisk {
     fn lock(&self, path: &str) -> io::Result<SimFile> {
         named(self.inner.lock(path), path)
     }
+
+    fn lock_existing(&self, path: &str) -> io::Result<SimFile> {
+        named(self.inner.lock_existing(path), path)
+    }
 }
 
 #[cfg(test)]

@@ -164,10 +164,7 @@ pub fn open<D: Disk>(disk: D) -> Result<Opened<D>, StorageError> {
         refuse_zookeeper(&disk)?;
     }
     let lock = take_lock(&disk)?;
-    if exists(&disk, CONDEMNED_FILE)? {
-        let reason = String::from_utf8_lossy(&read_small(&disk, CONDEMNED_FILE)?).into_owned();
-        return Err(StorageError::Condemned { reason });
-    }
+    refuse_condemned(&disk)?;
     if !exists(&disk, IDENTITY_FILE)? {
         refuse_lost_identity(&disk)?;
         return Ok(Opened::Empty(EmptyDir { disk, lock }));
@@ -182,6 +179,44 @@ pub fn open<D: Disk>(disk: D) -> Result<Opened<D>, StorageError> {
     let synced = disk.sync_dir(SNAPSHOT_DIR);
     synced.map_err(|error| StorageError::io(SNAPSHOT_DIR, "sync", error))?;
     Ok(Opened::Existing(DataDir { disk, lock, identity, birth }))
+}
+
+/// A born directory that is only read. Dropping this releases the lock.
+#[derive(Debug)]
+pub struct ReadDir<D: Disk> {
+    /// `None` if the directory has no file to lock: it is a copy, or was set aside.
+    _lock: Option<D::File>,
+    identity: Identity,
+}
+
+/// Locks the directory that is the root of `disk`, to read it. Changes nothing in it. For the
+/// directory of a server that does not come back.
+///
+/// # Errors
+/// The directory is in use, was condemned, was never born, or cannot be read.
+pub fn open_to_read<D: Disk>(disk: &D) -> Result<ReadDir<D>, StorageError> {
+    let lock = match disk.lock_existing(LOCK_FILE) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        locked => Some(locked.map_err(not_locked)?),
+    };
+    refuse_condemned(disk)?;
+    let identity = read_identity(disk)?;
+    Ok(ReadDir { _lock: lock, identity })
+}
+
+impl<D: Disk> ReadDir<D> {
+    /// The directory's identity.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+}
+
+fn refuse_condemned<D: Disk>(disk: &D) -> Result<(), StorageError> {
+    if !exists(disk, CONDEMNED_FILE)? {
+        return Ok(());
+    }
+    let reason = String::from_utf8_lossy(&read_small(disk, CONDEMNED_FILE)?).into_owned();
+    Err(StorageError::Condemned { reason })
 }
 
 /// Moves this directory's data to a new subdirectory `set-aside-N`; returns the empty directory and
@@ -206,10 +241,14 @@ pub fn condemn<D: Disk>(disk: &D, reason: &str) -> Result<(), StorageError> {
 }
 
 fn take_lock<D: Disk>(disk: &D) -> Result<D::File, StorageError> {
-    disk.lock(LOCK_FILE).map_err(|error| match error.kind() {
+    disk.lock(LOCK_FILE).map_err(not_locked)
+}
+
+fn not_locked(error: io::Error) -> StorageError {
+    match error.kind() {
         io::ErrorKind::WouldBlock => StorageError::InUse { file: LOCK_FILE.to_owned() },
         _ => StorageError::io(LOCK_FILE, "lock", error),
-    })
+    }
 }
 
 /// Moves the files. A directory without its identity belongs to no member, and [`open`] refuses it

@@ -97,6 +97,9 @@ pub trait Disk {
     /// Opens or creates a file and takes an exclusive lock on it. Dropping the result releases the
     /// lock. Fails with [`io::ErrorKind::WouldBlock`] if another process or handle has the lock.
     fn lock(&self, path: &str) -> io::Result<Self::File>;
+    /// Like [`Disk::lock`] for an existing file, which is opened for reading only: nothing on the
+    /// disk changes.
+    fn lock_existing(&self, path: &str) -> io::Result<Self::File>;
 }
 
 /// A [`Disk`] on the real file system: one root directory, or two, the second for the log. It makes
@@ -414,6 +417,12 @@ impl Disk for RealDisk {
 
     fn lock(&self, path: &str) -> io::Result<RealFile> {
         let file = self.open_or_create(path)?;
+        rustix::fs::flock(&file.file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(file)
+    }
+
+    fn lock_existing(&self, path: &str) -> io::Result<RealFile> {
+        let file = self.open_read_only(path)?;
         rustix::fs::flock(&file.file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(file)
     }

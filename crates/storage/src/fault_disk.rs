@@ -912,15 +912,34 @@ impl Disk for FaultDisk {
         if begin == Begin::GoAndFail {
             return Err(io::Error::other("the machine goes down"));
         }
+        Ok(self.locked(&mut state, path, inode))
+    }
+
+    fn lock_existing(&self, path: &str) -> io::Result<FaultFile> {
+        let mut state = self.state.borrow_mut();
+        state.begin(Operation::Open)?;
+        if state.locks.contains_key(path) {
+            return Err(io::Error::from(io::ErrorKind::WouldBlock));
+        }
+        let Some(inode) = state.visible.files.get(path).copied() else {
+            return Err(io::Error::from(io::ErrorKind::NotFound));
+        };
+        Ok(self.locked(&mut state, path, inode))
+    }
+}
+
+impl FaultDisk {
+    /// The handle of a file whose lock is taken.
+    fn locked(&self, state: &mut State, path: &str, inode: u64) -> FaultFile {
         let token = state.lock_next;
         state.lock_next += 1;
         state.locks.insert(path.to_owned(), token);
-        Ok(FaultFile {
+        FaultFile {
             inode,
             life: state.life,
             writable: true,
             lock: Some(LockGuard { disk: self.clone(), path: path.to_owned(), token }),
-        })
+        }
     }
 }
 

@@ -155,4 +155,8 @@ impl Disk for HookedDisk {
     fn lock(&self, path: &str) -> io::Result<HookedFile> {
         Ok(self.file(path, self.inner.lock(path)?))
     }
+
+    fn lock_existing(&self, path: &str) -> io::Result<HookedFile> {
+        Ok(self.file(path, self.inner.lock_existing(path)?))
+    }
 }

@@ -139,8 +139,8 @@ impl Hold {
         let mut output = core::mem::take(&mut self.output);
         self.answer_bytes = 0;
         output.changes = core::mem::take(&mut self.changes).into();
-        // A turn of Loop may fall between two messages. `Applied` follows the level and the servers,
-        // so that a leader that has applied an entry knows both as that entry left them.
+        // A turn of Loop may fall between two messages. `Applied` comes last, so that a leader that
+        // has applied an entry knows the level and the servers as that entry left them.
         let mut first = Vec::new();
         let mut installed = None;
         for change in output.changes.control.iter() {

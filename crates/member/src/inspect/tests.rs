@@ -1,7 +1,7 @@
 use machine::entry::{self, BatchBuilder, encode_identities};
 use machine::etcd::command::{Command as EtcdCommand, Put};
 use machine::image::FreezeStep;
-use machine::{BootId, ConnectionId, MemberId, Origin};
+use machine::{BootId, Command, ConnectionId, MemberId, Origin};
 use storage::datadir::{self, Identity, Opened};
 use storage::fault_disk::FaultDisk;
 use storage::record::{LogEntry, Membership, SnapshotPoint};
@@ -11,22 +11,22 @@ use storage::wal::{Wal, WalOptions};
 use super::*;
 
 /// Options with small segments, so that a short log has several.
-const OPTIONS: WalOptions = WalOptions {
+pub(crate) const OPTIONS: WalOptions = WalOptions {
     segment_bytes: 64 * 1024,
     first_segment_bytes: 64 * 1024,
     group: 0,
     spare_count: 1,
 };
 
-const IDENTITY: Identity = Identity { cluster_id: 5, member_id: 6 };
+pub(crate) const IDENTITY: Identity = Identity { cluster_id: 5, member_id: 6 };
 const ORIGIN: Origin = Origin { member: MemberId(6), boot: BootId(1) };
 
-fn membership() -> Membership {
+pub(crate) fn membership() -> Membership {
     Membership { voters: vec![IDENTITY.member_id], ..Membership::default() }
 }
 
 /// An entry that puts one key, with a value that contains the entry's index and term.
-fn put(index: u64, term: u64) -> LogEntry {
+pub(crate) fn put(index: u64, term: u64) -> LogEntry {
     let (key, value) =
         (format!("key {}", index % 7), format!("{index} of term {term}").repeat(200));
     let command = EtcdCommand::Put(Put {
@@ -46,10 +46,12 @@ fn put(index: u64, term: u64) -> LogEntry {
 }
 
 /// The state after these entries, applied to an empty state.
-fn state_after(entries: &[LogEntry]) -> Machine {
+pub(crate) fn state_after(entries: &[LogEntry]) -> Machine {
     let mut machine = Machine::default();
     for it in entries {
-        apply(&mut machine, it.index, it.kind.as_u8(), &it.payload).expect("it is decoded");
+        let (index, term, kind) = (it.index, it.term, it.kind.as_u8());
+        let entry = SeenEntry { index, term, kind, payload: &it.payload };
+        apply(&FaultDisk::new(0), &mut machine, &entry).expect("it is decoded");
     }
     machine
 }
@@ -63,7 +65,7 @@ fn image(machine: &mut Machine) -> Vec<u8> {
 }
 
 /// A directory whose log has these writes, and whose snapshot is an empty state.
-fn born(writes: &[LogEntry]) -> (FaultDisk, Wal<FaultDisk>) {
+pub(crate) fn born(writes: &[LogEntry]) -> (FaultDisk, Wal<FaultDisk>) {
     let disk = FaultDisk::new(1);
     let Ok(Opened::Empty(empty)) = datadir::open(disk.clone()) else { panic!("it is empty") };
     let pieces = [image(&mut state_after(&[]))];
@@ -77,7 +79,7 @@ fn born(writes: &[LogEntry]) -> (FaultDisk, Wal<FaultDisk>) {
     (disk, wal)
 }
 
-fn write_snapshot(disk: &FaultDisk, point: SnapshotPoint, machine: &mut Machine) {
+pub(crate) fn write_snapshot(disk: &FaultDisk, point: SnapshotPoint, machine: &mut Machine) {
     let SnapshotPoint { index, term } = point;
     let cluster_id = IDENTITY.cluster_id;
     let meta = SnapshotMeta { index, term, cluster_id, membership: membership() };

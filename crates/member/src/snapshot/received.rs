@@ -79,16 +79,28 @@ pub(crate) fn prepare<D: Disk + Clone>(
         // removed.
         None => return Ok(()),
     };
+    let image = read_received(disk, index, hash)?;
+    let unknown = |cause| RecoveryError::Snapshot { name: RECEIVED_NAME.to_string(), cause };
+    image.machine.check_level(reading.level_max).map_err(unknown)?;
+    machine.prepare_image(image);
+    Ok(())
+}
+
+/// Reads the received snapshot, which entry `index` installs and names by its hash.
+///
+/// # Errors
+/// The snapshot is missing, is another one, or cannot be read.
+pub(crate) fn read_received<D: Disk + Clone>(
+    disk: &D,
+    index: u64,
+    hash: u128,
+) -> Result<PreparedImage, RecoveryError> {
     let image = match has_received(disk)? {
         true => Some(load(disk, RECEIVED_NAME)?),
         false => None,
     };
     check_named(index, hash, image.as_ref().map(|image| image.hash))?;
-    let image = image.expect("its hash was compared");
-    let unknown = |cause| RecoveryError::Snapshot { name: RECEIVED_NAME.to_string(), cause };
-    image.machine.check_level(reading.level_max).map_err(unknown)?;
-    machine.prepare_image(image);
-    Ok(())
+    Ok(image.expect("its hash was compared"))
 }
 
 /// A survey of the commands of some entries, made before any of them is applied.

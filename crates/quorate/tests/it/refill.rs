@@ -3,8 +3,9 @@
 //! leader's log gets its snapshot from a follower. Also tests of ensembles that start from a
 //! backup.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -162,8 +163,13 @@ fn a_server_on_an_old_copy_of_its_directory_is_found_and_refilled() {
 
 /// Runs `quorate restore` with these arguments. Returns its output, and whether it succeeded.
 fn restore(words: &[&str]) -> (String, bool) {
+    run("restore", words)
+}
+
+/// Runs a command of `quorate`. Returns its output, and whether it succeeded.
+fn run(name: &str, words: &[&str]) -> (String, bool) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
-    let output = command.arg("restore").args(words).output().unwrap();
+    let output = command.arg(name).args(words).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     (String::from_utf8(said).unwrap(), output.status.success())
 }
@@ -265,6 +271,83 @@ fn an_ensemble_begins_with_a_backup() {
         assert!(answer.header.zxid > last_zxid, "{} after {last_zxid}", answer.header.zxid);
         assert_eq!(client.create(&format!("/{place}"), b"", 0), Ok(format!("/{place}")));
     }
+    members.stop();
+}
+
+/// Every file below a folder, with its content.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.insert(path.clone(), fs::read(&path).unwrap());
+        }
+    }
+    found
+}
+
+/// Two of three servers are killed, one after the other, and the second one's directory is lost
+/// together with that of a third. What was acknowledged while one was already gone is in the
+/// directory that survives.
+#[test]
+fn an_ensemble_goes_on_from_one_directory_that_survives() {
+    let (mut members, leader, mut client) = started("recovered");
+    let (behind, lost) = ((leader + 1) % 3, (leader + 2) % 3);
+    members.kill_nine(behind);
+    for number in 0..20 {
+        let path = format!("/kept{number}");
+        assert_eq!(client.create(&path, b"x", 0).as_deref(), Ok(&*path));
+    }
+    let last_zxid = client.call(&read(ReadKind::Exists, "/a")).header.zxid;
+    let recovered = members.data(0).with_extension("recovered");
+    let [ahead, behind_dir] = [leader, behind].map(|place| members.data(place));
+    let [ahead, behind_dir] = [&ahead, &behind_dir].map(|path| path.to_str().unwrap());
+    let to = ["--data-dir", recovered.to_str().unwrap(), "--servers", "1,2,3"];
+    let (said, is_done) = run("recover", &[&[ahead][..], &to].concat());
+    assert!(!is_done && said.contains("stop its server first"), "{said}");
+    members.kill_nine(leader);
+    members.kill_nine(lost);
+
+    let before = [leader, behind].map(|place| files(&members.data(place)));
+    let alone = [&[behind_dir][..], &to, &["--dry-run"]].concat();
+    let (said, is_done) = run("recover", &alone);
+    assert!(is_done && said.contains("are lost, if there are any"), "{said}");
+    assert!(said.contains("nothing was made") && !recovered.exists(), "{said}");
+    let (said, is_done) = run("recover", &[&[behind_dir, ahead][..], &to].concat());
+    assert!(is_done && said.contains(&format!("{ahead} goes furthest")), "{said}");
+    assert!(said.contains("no acknowledged write is missing"), "{said}");
+    assert_eq!([leader, behind].map(|place| files(&members.data(place))), before);
+    let (said, is_done) = run("recover", &[&[ahead][..], &to].concat());
+    assert!(!is_done && said.contains("it is the data directory of a server"), "{said}");
+
+    // The server that was lost comes back with its old directory, and is refused.
+    for place in [leader, behind] {
+        let data = members.data(place);
+        fs::remove_dir_all(&data).unwrap();
+        fs::rename(recovered.join((place + 1).to_string()), &data).unwrap();
+        fs::write(data.join("myid"), (place + 1).to_string()).unwrap();
+    }
+    (0..3).for_each(|place| members.start(place));
+    let leader = members.leader_if(|place| place != lost);
+    let mut client = open(&members, leader);
+    for number in 0..20 {
+        assert_eq!(client.get(&format!("/kept{number}")).as_deref(), Ok(&b"x"[..]));
+    }
+    let zxid = client.call(&read(ReadKind::Exists, "/a")).header.zxid;
+    assert!(zxid > last_zxid, "{zxid} after {last_zxid}");
+    assert_eq!(client.set("/a", b"the end"), ErrorCode::OK);
+    wait_until("it is refused", || members.log(lost).contains("it belongs to another ensemble"));
+    // It gets its new directory, and takes part.
+    members.kill_nine(lost);
+    let data = members.data(lost);
+    fs::remove_dir_all(&data).unwrap();
+    fs::rename(recovered.join((lost + 1).to_string()), &data).unwrap();
+    fs::write(data.join("myid"), (lost + 1).to_string()).unwrap();
+    members.start(lost);
+    let mut there = open(&members, lost);
+    wait_until("it has what the others have", || there.get("/a").as_deref() == Ok(b"the end"));
     members.stop();
 }
 

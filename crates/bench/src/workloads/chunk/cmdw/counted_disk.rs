@@ -151,6 +151,10 @@ impl Disk for CountedDisk {
     fn lock(&self, path: &str) -> io::Result<Self::File> {
         self.disk.lock(path)
     }
+
+    fn lock_existing(&self, path: &str) -> io::Result<Self::File> {
+        self.disk.lock_existing(path)
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,99 @@
+//! `quorate recover`: creates data directories with the state of the servers that survive, for an
+//! ensemble that has lost its quorum for good.
+//!
+//! The new servers are another cluster with new ids, as after `quorate restore`. So a lost server
+//! that comes back is refused, and cannot bring its old votes along.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow, ensure};
+use member::recovery::survivors::{Completeness, Survivor, completeness, furthest};
+use storage::disk::RealDisk;
+
+use crate::cli::RecoverArgs;
+use crate::restore::{bump, make_directories, new_folders};
+
+/// Creates the directories that the options name, or only says what they would hold.
+pub fn run(args: &RecoverArgs) -> anyhow::Result<ExitCode> {
+    let folders = new_folders(&args.at)?;
+    let survivors = open_all(args)?;
+    let place = furthest(&survivors);
+    let (taken, dir) = (&survivors[place], args.dirs[place].display());
+    for (dir, survivor) in args.dirs.iter().zip(&survivors) {
+        println!(
+            "{}: member {:016x}, up to entry {} of term {}, known to be committed up to {}",
+            dir.display(),
+            survivor.identity().member_id,
+            survivor.last().index,
+            survivor.last().term,
+            survivor.commit()
+        );
+    }
+    let read = || {
+        let mut state = taken.state().map_err(|error| anyhow!("{dir}: {error}"))?;
+        bump(&mut state, &args.at)?;
+        Ok(state)
+    };
+    let state = read()?;
+    println!("{dir} goes furthest: the new servers begin with its state after that entry");
+    println!("{}", shown_completeness(&completeness(&survivors), taken.last().index));
+    if args.dry_run {
+        println!("a dry run: nothing was made");
+        return Ok(ExitCode::SUCCESS);
+    }
+    make_directories(&folders, state, read)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Opens all directories that survive.
+fn open_all(args: &RecoverArgs) -> anyhow::Result<Vec<Survivor<RealDisk>>> {
+    let count = args.log_dir.len();
+    ensure!(
+        count == 0 || count == args.dirs.len(),
+        "--log-dir names {count} directories, and there are {} data directories",
+        args.dirs.len()
+    );
+    let mut survivors = Vec::<Survivor<RealDisk>>::new();
+    for (place, dir) in args.dirs.iter().enumerate() {
+        let shown = dir.display();
+        ensure!(dir.is_dir(), "{shown} is not a directory");
+        // A path that a symbolic link names is used as it is.
+        let root = dir.canonicalize().with_context(|| format!("{shown}"))?;
+        let mut disk = RealDisk::existing(root);
+        if let Some(log_dir) = args.log_dir.get(place) {
+            disk = disk.with_existing_log(log_dir);
+        }
+        let survivor = Survivor::open(disk).map_err(|error| {
+            let hint = match error.is_in_use() {
+                true => "stop its server first",
+                false => "leave it out to recover from the others",
+            };
+            anyhow!("{shown}: {error}; {hint}")
+        })?;
+        if let Some(first) = survivors.first() {
+            ensure!(
+                first.identity().cluster_id == survivor.identity().cluster_id,
+                "{} and {shown} are of different clusters",
+                args.dirs[0].display()
+            );
+        }
+        survivors.push(survivor);
+    }
+    Ok(survivors)
+}
+
+fn shown_completeness(completeness: &Completeness, last: u64) -> String {
+    match completeness {
+        Completeness::Complete => {
+            "no acknowledged write is missing: each quorum has one of these servers".to_string()
+        }
+        Completeness::Unknown { lost } => {
+            let lost: Vec<String> = lost.iter().map(|it| format!("{:016x}", it.0)).collect();
+            format!(
+                "writes behind entry {last} are lost, if there are any: other servers may have \
+                 acknowledged them without these (lost: {})",
+                lost.join(", ")
+            )
+        }
+    }
+}
