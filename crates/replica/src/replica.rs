@@ -202,6 +202,9 @@ pub struct Status {
     /// Bytes of applied entries that are still in memory.
     pub log_applied_bytes: usize,
     pub persist_job_count: usize,
+    /// Whether the term and the vote are on this member's disk. Before that, a lone voter that
+    /// leads has told nobody, and may lead in the same term again after a crash.
+    pub is_term_durable: bool,
     pub messages_dropped_count: u64,
 }
 
@@ -699,6 +702,7 @@ impl Replica {
             uncommitted_bytes: raft.uncommitted_size(),
             log_applied_bytes: self.node.store().applied_bytes(),
             persist_job_count: self.pending.job_count(),
+            is_term_durable: self.is_term_durable(),
             messages_dropped_count: self.pending.dropped_count(),
         }
     }

@@ -378,6 +378,17 @@ impl Witness {
         self.members.changed_at.insert(index);
     }
 
+    /// Whether a quorum knows durably that the last change of the membership is committed: an entry
+    /// that was proposed after the change had been applied is committed, too.
+    pub fn is_membership_settled(&self) -> bool {
+        let is_change = |(_, handed): &(&u64, &Handed)| handed.kind == EntryKind::Membership;
+        let last = self.entries.iter().rev().find(is_change);
+        let Some((index, change)) = last else { return true };
+        let is_behind = |handed: &Handed| handed.proposed.at_us > change.handed_us;
+        self.members.changed_at.range(index + 1..).next().is_none()
+            && self.entries.range(index + 1..).any(|(_, handed)| is_behind(handed))
+    }
+
     /// Whether a member's log may hold a change of the membership that the member has not applied.
     pub fn may_change_membership(&self, status: &Status) -> bool {
         let mut behind = self.members.changed_at.range(status.applied_index + 1..);
@@ -393,7 +404,8 @@ impl Witness {
         status: &Status,
         now_us: u64,
     ) -> Result<(), String> {
-        if status.role != Role::Leader {
+        // A lone voter leads before its term is durable, and has told nobody yet.
+        if status.role != Role::Leader || !status.is_term_durable {
             return Ok(());
         }
         let term = status.term;
@@ -442,6 +454,21 @@ impl Witness {
     /// The index of the last entry that any member has handed over.
     pub fn newest_index(&self) -> u64 {
         self.entries.last_key_value().map_or(0, |(index, _)| *index)
+    }
+
+    /// Whether the witness checks what members do inside.
+    pub fn looks_inside(&self) -> bool {
+        self.looks_inside
+    }
+
+    /// The last entry that the member has handed to Apply with its own disk having synced it.
+    pub fn handed(&self, member: usize) -> u64 {
+        self.seen[member].handed
+    }
+
+    /// The digest of the state at the end of an entry, if a member was seen there.
+    pub fn digest_at(&self, index: u64) -> Option<Digest> {
+        self.digests.get(&index).copied()
     }
 
     /// How many commands all entries up to this one hold: the ordinal of the state there.

@@ -662,6 +662,7 @@ pub(super) fn ends_short(cluster: &Cluster) -> bool {
     let operators = cluster.etcd.clients.iter().filter_map(EtcdClient::operator);
     let done = operators.filter_map(|it| it.changer()).map(Changer::done_count).sum::<u64>();
     done >= after
+        && cluster.witness.is_membership_settled()
         && cluster.hosts.newest().is_some_and(|newest| {
             !newest.is_joint() && newest.machine().control().servers().open_change().is_none()
         })

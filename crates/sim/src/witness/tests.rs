@@ -109,6 +109,7 @@ fn leader(term: u64, last_index: u64) -> Status {
         uncommitted_bytes: 0,
         log_applied_bytes: 0,
         persist_job_count: 0,
+        is_term_durable: true,
         messages_dropped_count: 0,
     }
 }
@@ -124,6 +125,9 @@ fn a_term_has_one_leader_who_has_what_was_applied() {
     // A leader may learn late that a later term has begun.
     assert!(witness.on_status(2, MemberId(2), &leader(2, 1), 0).is_ok());
     assert_eq!(witness.led_count(), 3);
+    // A lone voter whose term is not durable has told nobody.
+    let early = Status { is_term_durable: false, ..leader(3, 2) };
+    assert!(witness.on_status(2, MemberId(2), &early, 0).is_ok());
     // A machine with another directory is another member.
     assert!(witness.on_status(1, MemberId(7), &leader(3, 2), 0).is_err());
 }
