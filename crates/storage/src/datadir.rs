@@ -33,17 +33,21 @@ use crate::codec::{DecodeError, Reader, put_u64_list};
 use crate::disk::Disk;
 pub use crate::disk::SET_ASIDE_PREFIX;
 use crate::error::StorageError;
-use crate::limits::{BOOT_COUNT_MAX, MEMBERS_MAX, SET_ASIDE_MAX, SMALL_FILE_BYTES_MAX};
+use crate::limits::{
+    BOOT_COUNT_MAX, MEMBERS_MAX, SERVERS_FILE_BYTES_MAX, SET_ASIDE_MAX, SMALL_FILE_BYTES_MAX,
+};
 use crate::record::{HardState, Membership, SnapshotPoint};
 use crate::snapshot::{self, SNAPSHOT_DIR, SnapshotMeta, SnapshotWriter};
 use crate::wal::{self, WAL_DIR, Wal, WalOptions};
 
 mod draft;
 mod servers_file;
+mod successor;
 
 pub(crate) use draft::read_draft;
 pub use draft::{Acceptor, Ballot, Draft, decode_draft, encode_draft};
 pub use servers_file::{SERVERS_FILE, text_of_servers};
+pub use successor::SUCCESSOR_FILE;
 
 /// The lock file.
 pub const LOCK_FILE: &str = "LOCK";
@@ -105,7 +109,7 @@ pub fn is_own_name(name: &str) -> bool {
     let files = [LOCK_FILE, IDENTITY_FILE, BOOT_FILE, DRAFT_FILE, BIRTH_FILE, CONDEMNED_FILE];
     let stem = name.strip_suffix(TEMPORARY_SUFFIX).unwrap_or(name);
     files.contains(&stem)
-        || [SERVERS_FILE, WAL_DIR, SNAPSHOT_DIR].contains(&stem)
+        || [SERVERS_FILE, SUCCESSOR_FILE, WAL_DIR, SNAPSHOT_DIR].contains(&stem)
         || OTHER_NAMES.contains(&name)
         || name.starts_with(SET_ASIDE_PREFIX)
 }
@@ -159,11 +163,12 @@ pub struct EmptyDir<D: Disk> {
 /// A directory with ZooKeeper's data, and none of ours, is refused before anything in it changes.
 /// Also refused is a directory that another process uses, that was condemned, or whose identity was
 /// lost.
-pub fn open<D: Disk>(disk: D) -> Result<Opened<D>, StorageError> {
+pub fn open<D: Disk + Clone>(disk: D) -> Result<Opened<D>, StorageError> {
     if !exists(&disk, IDENTITY_FILE)? {
         refuse_zookeeper(&disk)?;
     }
     let lock = take_lock(&disk)?;
+    successor::settle(&disk)?;
     refuse_condemned(&disk)?;
     if !exists(&disk, IDENTITY_FILE)? {
         refuse_lost_identity(&disk)?;
@@ -181,11 +186,11 @@ pub fn open<D: Disk>(disk: D) -> Result<Opened<D>, StorageError> {
     Ok(Opened::Existing(DataDir { disk, lock, identity, birth }))
 }
 
-/// A born directory that is only read. Dropping this releases the lock.
+/// A born directory that is read. Dropping this releases the lock.
 #[derive(Debug)]
 pub struct ReadDir<D: Disk> {
     /// `None` if the directory has no file to lock: it is a copy, or was set aside.
-    _lock: Option<D::File>,
+    lock: Option<D::File>,
     identity: Identity,
 }
 
@@ -201,13 +206,34 @@ pub fn open_to_read<D: Disk>(disk: &D) -> Result<ReadDir<D>, StorageError> {
     };
     refuse_condemned(disk)?;
     let identity = read_identity(disk)?;
-    Ok(ReadDir { _lock: lock, identity })
+    Ok(ReadDir { lock, identity })
 }
 
 impl<D: Disk> ReadDir<D> {
     /// The directory's identity.
     pub fn identity(&self) -> Identity {
         self.identity
+    }
+
+    /// Replaces the list of servers, durably, by what `change` makes of its text. Does nothing if
+    /// there is no list, or `change` makes nothing of it.
+    ///
+    /// # Errors
+    /// The list is damaged, or the disk failed.
+    pub fn change_servers(
+        &self,
+        disk: &D,
+        change: impl FnOnce(&str) -> Option<String>,
+    ) -> Result<(), StorageError> {
+        if !exists(disk, SERVERS_FILE)? {
+            return Ok(());
+        }
+        let bytes = read_whole(disk, SERVERS_FILE, SERVERS_FILE_BYTES_MAX)?;
+        let content = String::from_utf8_lossy(&bytes);
+        match change(text_of_servers(&content)?) {
+            Some(text) => servers_file::keep(disk, &text),
+            None => Ok(()),
+        }
     }
 }
 
@@ -381,31 +407,40 @@ impl<D: Disk + Clone> EmptyDir<D> {
         image_pieces: &[Vec<u8>],
         options: &WalOptions,
     ) -> Result<DataDir<D>, StorageError> {
-        assert!(identity.member_id != 0, "0 means nobody");
-        let disk = &self.disk;
-        let made = disk.create_dir(SNAPSHOT_DIR);
-        made.map_err(|error| StorageError::io(SNAPSHOT_DIR, "create", error))?;
-        sync_root(disk)?;
-        write_small(disk, BOOT_FILE, &encode_boot_file())?;
-        snapshot::remove_temporaries(disk)?;
-        let meta = SnapshotMeta {
-            index: BIRTH_POINT.index,
-            term: BIRTH_POINT.term,
-            cluster_id: identity.cluster_id,
-            membership: membership.clone(),
-        };
-        let mut writer = SnapshotWriter::create(disk.clone(), &meta)?;
-        for piece in image_pieces {
-            writer.write_piece(piece)?;
-        }
-        writer.finish()?;
-        Wal::create(disk, options, BIRTH_STATE, membership, BIRTH_POINT)?;
-        let birth = Birth { cluster_id: identity.cluster_id, voters: membership.voters.clone() };
-        write_small(disk, BIRTH_FILE, &encode_birth(&birth))?;
-        write_small(disk, IDENTITY_FILE, &encode_identity(&identity))?;
-        remove_draft(disk)?;
+        let Identity { cluster_id, .. } = identity;
+        let (index, term) = (BIRTH_POINT.index, BIRTH_POINT.term);
+        let meta = SnapshotMeta { index, term, cluster_id, membership: membership.clone() };
+        let birth = be_born(&self.disk, identity, &meta, image_pieces, options)?;
         Ok(DataDir { disk: self.disk, lock: self.lock, identity, birth })
     }
+}
+
+/// Writes the files of a birth. See [`EmptyDir::birth`]. `meta` describes the first snapshot.
+fn be_born<D: Disk + Clone>(
+    disk: &D,
+    identity: Identity,
+    meta: &SnapshotMeta,
+    image_pieces: &[Vec<u8>],
+    options: &WalOptions,
+) -> Result<Birth, StorageError> {
+    assert!(identity.member_id != 0, "0 means nobody");
+    let made = disk.create_dir(SNAPSHOT_DIR);
+    made.map_err(|error| StorageError::io(SNAPSHOT_DIR, "create", error))?;
+    sync_root(disk)?;
+    write_small(disk, BOOT_FILE, &encode_boot_file())?;
+    snapshot::remove_temporaries(disk)?;
+    let mut writer = SnapshotWriter::create(disk.clone(), meta)?;
+    for piece in image_pieces {
+        writer.write_piece(piece)?;
+    }
+    writer.finish()?;
+    Wal::create(disk, options, BIRTH_STATE, &meta.membership, BIRTH_POINT)?;
+    let voters = meta.membership.voters.clone();
+    let birth = Birth { cluster_id: identity.cluster_id, voters };
+    write_small(disk, BIRTH_FILE, &encode_birth(&birth))?;
+    write_small(disk, IDENTITY_FILE, &encode_identity(&identity))?;
+    remove_draft(disk)?;
+    Ok(birth)
 }
 
 /// Refuses ZooKeeper's own directory, which has files in `version-2` (`FileTxnSnapLog`, ZooKeeper

@@ -14,7 +14,7 @@ use crate::datadir::{
 };
 use crate::disk::Disk;
 use crate::error::StorageError;
-use crate::record::{FrameHeader, FrameKind, HardState, Membership, SnapshotPoint};
+use crate::record::{FrameHeader, FrameKind, HardState, SnapshotPoint};
 use crate::snapshot::{self, RECEIVED_NAME, SnapshotReader};
 use crate::wal::{
     Chain, HeadFound, Listing, Replay, Segment, TornTail, find_chain, log_path, read_head,
@@ -60,8 +60,6 @@ pub struct Report {
     pub spares: Vec<u64>,
     /// The newest hard state; `None` if the log could not be read.
     pub hard_state: Option<HardState>,
-    /// The membership that was written last; `None` if the log could not be read.
-    pub membership: Option<Membership>,
     /// The newest snapshot point in the log; `None` if the log could not be read.
     pub snapshot_point: Option<SnapshotPoint>,
     /// The last index of the log; `None` if the log could not be read.
@@ -262,7 +260,6 @@ fn read_log<D: Disk>(
     }
     report.hard_state = Some(replay.hard_state);
     report.snapshot_point = Some(replay.snapshot);
-    report.membership = Some(replay.membership.clone());
     report.last_index = Some(replay.last());
     Ok(())
 }

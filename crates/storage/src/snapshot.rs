@@ -277,8 +277,16 @@ pub struct SnapshotWriter<D: Disk> {
 impl<D: Disk> SnapshotWriter<D> {
     /// Starts a snapshot under a temporary name. Replaces what an earlier attempt left.
     pub fn create(disk: D, meta: &SnapshotMeta) -> Result<SnapshotWriter<D>, StorageError> {
+        SnapshotWriter::create_at(disk, path_of(&temporary_name(meta.index, meta.term)), meta)
+    }
+
+    /// Like [`SnapshotWriter::create`], with this temporary path.
+    pub(crate) fn create_at(
+        disk: D,
+        temporary: String,
+        meta: &SnapshotMeta,
+    ) -> Result<SnapshotWriter<D>, StorageError> {
         check_membership(&meta.membership)?;
-        let temporary = path_of(&temporary_name(meta.index, meta.term));
         let file = disk.create(&temporary);
         let file = file.map_err(|error| StorageError::io(&temporary, "create", error))?;
         SnapshotWriter::begin(disk, temporary, file, 0, meta)
@@ -349,7 +357,14 @@ impl<D: Disk> SnapshotWriter<D> {
 
     /// Completes the snapshot. When this returns, the file is complete and durable, with its final
     /// name.
-    pub fn finish(mut self) -> Result<SnapshotName, StorageError> {
+    pub fn finish(self) -> Result<SnapshotName, StorageError> {
+        let name = self.name.clone();
+        self.finish_as(&path_of(&name.name), SNAPSHOT_DIR)?;
+        Ok(name)
+    }
+
+    /// Completes the snapshot as the file `path` in the directory `dir`, durably.
+    pub(crate) fn finish_as(mut self, path: &str, dir: &str) -> Result<(), StorageError> {
         let trailer = encode_trailer(self.piece_count, self.hash.digest128());
         self.write(&trailer)?;
         if self.offset < self.room_bytes {
@@ -358,12 +373,10 @@ impl<D: Disk> SnapshotWriter<D> {
         }
         self.sync()?;
         drop(self.file);
-        let path = path_of(&self.name.name);
-        let renamed = self.disk.rename(&self.temporary, &path);
+        let renamed = self.disk.rename(&self.temporary, path);
         renamed.map_err(|error| StorageError::io(&self.temporary, "rename", error))?;
-        let synced = self.disk.sync_dir(SNAPSHOT_DIR);
-        synced.map_err(|error| StorageError::io(SNAPSHOT_DIR, "sync", error))?;
-        Ok(self.name)
+        let synced = self.disk.sync_dir(dir);
+        synced.map_err(|error| StorageError::io(dir, "sync", error))
     }
 
     /// Gives up and removes the file. If that fails, the next start removes it.
