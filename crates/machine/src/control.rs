@@ -178,6 +178,13 @@ impl Control {
         self.steady.servers.admit(member, server, peer_urls).then(|| self.servers_changed())
     }
 
+    /// Takes the server of a member from the list of another state, as the only one of this state,
+    /// at this version. Does nothing below level 5.
+    pub(crate) fn keep_only(&mut self, of: &Servers, member: MemberId, version: u64) {
+        self.steady.servers.keep_only(of, member, version);
+        self.steady_sum = self.steady.sum();
+    }
+
     /// Notes the name and the clients' URLs that a server has told. `None` if that changes nothing.
     pub(crate) fn describe(
         &mut self,

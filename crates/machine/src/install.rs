@@ -29,6 +29,17 @@ impl Machine {
     /// The state of a new ensemble that begins with the tree, the sessions and the level of an
     /// image. Equal wherever it is made from that image.
     pub fn begin_with(image: Machine) -> Machine {
+        Machine::begin(image, None)
+    }
+
+    /// Like [`Machine::begin_with`], for the server of `member` alone, which keeps its number, its
+    /// record and its id. The other servers are not on the list any more. Below level 5 the new
+    /// state has no list: the configuration of the server says it.
+    pub fn begin_alone_with(image: Machine, member: MemberId) -> Machine {
+        Machine::begin(image, Some(member))
+    }
+
+    fn begin(image: Machine, alone: Option<MemberId>) -> Machine {
         let mut machine = Machine::default();
         machine.ordinal = machine.ordinal.next();
         // Clear the low half, as ZooKeeper does at the beginning of an epoch.
@@ -37,6 +48,9 @@ impl Machine {
         let bounds = machine.bounds_for_stores();
         let _ = machine.control.raise(image.control.level(), bounds);
         machine.follow_level();
+        if let Some(member) = alone {
+            machine.control.keep_only(image.control.servers(), member, zxid.unsigned_abs());
+        }
         machine.prepare_image(PreparedImage { hash: 0, machine: Box::new(image) });
         let nobody = Origin { member: MemberId(0), boot: BootId(0) };
         let (time_ms, connection) = (0, ConnectionId(0));

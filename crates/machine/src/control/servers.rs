@@ -286,6 +286,22 @@ impl Servers {
         }
     }
 
+    /// Takes the server of a member from other servers, as the only one on the list. No number and
+    /// no id of the others is used again. Does nothing where the list cannot change (level 5), or
+    /// if the member's server is on no list.
+    pub(crate) fn keep_only(&mut self, of: &Servers, member: MemberId, version: u64) {
+        let (Some(changes), Some(others)) = (&mut self.changes, &of.changes) else { return };
+        let Some(number) = of.number_of(member) else { return };
+        let Some(record) = of.list_to_keep().servers.remove(&number) else { return };
+        changes.number_max = changes.number_max.max(others.number_max);
+        changes.is_managed = true;
+        let record = ServerRecord { role: ServerRole::Voter, ..record };
+        self.list = ServerList { version, servers: [(number, record)].into() };
+        changes.note_numbers(&self.list);
+        let id = of.id_of(number).unwrap_or(ServerId(member.0));
+        self.ids = [(number, id)].into();
+    }
+
     /// Sets the name and the clients' URLs of a server in a managed list, and in the list that an
     /// open change leads to. Returns whether anything changed.
     pub(crate) fn describe(&mut self, number: u64, name: &str, client_urls: &[String]) -> bool {

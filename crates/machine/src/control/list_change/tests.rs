@@ -342,6 +342,46 @@ fn servers_keep_the_ids_of_their_members_when_the_level_rises() {
 }
 
 #[test]
+fn a_server_that_begins_a_new_cluster_alone_keeps_its_place_and_its_id() {
+    let mut ensemble = Ensemble::new();
+    let add = |url: &str| {
+        let (peer_urls, role) = (vec![url.to_string()], ServerRole::Voter);
+        etcd(ListChange::Add { peer_urls, role })
+    };
+    ensemble.change(add("http://s4:2380"));
+    ensemble.apply(ControlCommand::Retire(MemberId(103)));
+    let id = ensemble.id_of(2);
+    let opened = ensemble.ask(zk(incremental(&[1], &[]))).unwrap();
+    ensemble.apply(ControlCommand::Accept(opened));
+    let before = ensemble.machine.mark().zxid;
+    let old = core::mem::take(&mut ensemble.machine);
+    let alone = Machine::begin_alone_with(old, MemberId(102));
+    let servers = alone.control().servers();
+    assert_eq!(servers.list().servers.keys().copied().collect::<Vec<_>>(), [2]);
+    assert_eq!((servers.id_of(2), servers.id_of(1)), (Some(id), None));
+    assert!(servers.is_managed() && servers.open_change().is_none());
+    assert_eq!((servers.retired().count(), servers.members().len()), (0, 0));
+    assert!(alone.mark().zxid > before);
+    let config = alone.zk().tree().find("/zookeeper/config").unwrap();
+    let text = std::str::from_utf8(config.data().unwrap()).unwrap();
+    assert!(text.starts_with("server.2=") && text.lines().count() == 2, "{text}");
+    // A server that is added later gets a number that no server ever had.
+    let mut ensemble = Ensemble { machine: alone, changes: Vec::new(), identities: Vec::new() };
+    ensemble.change(add("http://s5:2380"));
+    assert_eq!(ensemble.numbers(), [2, 5]);
+}
+
+/// Below level 5 the state has no list afterwards, and neither if no server is the member's.
+#[test]
+fn without_a_place_in_the_list_a_new_cluster_has_no_list() {
+    for (level, member) in [(Level::TOKENS, 102), (Level::MEMBERS, 9)] {
+        let alone = Machine::begin_alone_with(Ensemble::at(level).machine, MemberId(member));
+        assert!(alone.control().servers().list().servers.is_empty());
+        assert!(!alone.control().servers().is_managed());
+    }
+}
+
+#[test]
 fn retired_members_are_forgotten_and_remembered_up_to_a_bound() {
     let mut ensemble = Ensemble::new();
     ensemble.apply(ControlCommand::Retire(MemberId(101)));
