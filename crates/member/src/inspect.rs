@@ -3,6 +3,7 @@
 
 use machine::codec::DecodeError;
 use machine::{Level, Machine};
+use replica::MembershipChange;
 use storage::disk::Disk;
 use storage::inspect::{Report, SeenEntry};
 use storage::snapshot::RECEIVED_NAME;
@@ -84,24 +85,25 @@ pub(crate) struct SeenLog {
     pub report: Report,
     /// The terms of its entries.
     pub terms: Terms,
-    /// The last entry that changes the membership; `None` if the log has none.
-    pub membership_entry: Option<u64>,
+    /// The entries that change the membership, among them those that do not count: the index, the
+    /// term, and the change, which is `None` if it cannot be decoded.
+    pub membership_entries: Vec<(u64, u64, Option<MembershipChange>)>,
 }
 
 /// Reads a log for the first time, to learn which of its entries count.
 pub(crate) fn see_log<D: Disk>(disk: &D) -> SeenLog {
     let mut terms = Terms::default();
-    let mut membership_entry = None;
+    let mut membership_entries = Vec::new();
     let visit = &mut |entry: SeenEntry<'_>| {
         terms.add(entry.index, entry.term);
-        // An entry that is replaced may be one, too: then the answer is too high, and only careful.
         if entry.kind != EntryKind::Normal.as_u8() {
-            membership_entry = Some(entry.index);
+            let change = MembershipChange::decode(entry.payload).ok();
+            membership_entries.push((entry.index, entry.term, change));
         }
         Ok(())
     };
     let report = storage::inspect::inspect_log(disk, visit);
-    SeenLog { report, terms, membership_entry }
+    SeenLog { report, terms, membership_entries }
 }
 
 impl HeldState {
@@ -170,7 +172,7 @@ impl Terms {
     }
 
     /// Whether the entry at `index` with this term is the one that counts.
-    fn counts(&self, index: u64, term: u64) -> bool {
+    pub fn counts(&self, index: u64, term: u64) -> bool {
         self.of(index) == Some(term)
     }
 

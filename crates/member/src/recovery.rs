@@ -407,12 +407,18 @@ fn give_birth<D: Disk + Clone>(
     empty: EmptyDir<D>,
     member: MemberId,
     birth: &Birth,
-    mut machine: Machine,
+    machine: Machine,
     options: &WalOptions,
 ) -> Result<DataDir<D>, StorageError> {
     assert!(birth.voters.is_sorted(), "a membership has its members in order");
     let identity = Identity { cluster_id: birth.cluster_id, member_id: member.0 };
     let membership = Membership { voters: birth.voters.clone(), ..Membership::default() };
+    let pieces = freeze_birth(machine);
+    empty.birth(identity, &membership, &pieces, options)
+}
+
+/// The pieces of the first snapshot of a directory.
+fn freeze_birth(mut machine: Machine) -> Vec<Vec<u8>> {
     let index = machine.freeze();
     assert!(index == LogIndex(datadir::BIRTH_POINT.index));
     let mut pieces = Vec::new();
@@ -421,12 +427,11 @@ fn give_birth<D: Disk + Clone>(
             FreezeStep::Piece(piece) => pieces.push(piece),
             FreezeStep::Last(piece) => {
                 pieces.push(piece);
-                break;
+                return pieces;
             }
             FreezeStep::Aborted => unreachable!("nothing changes a machine that nobody has yet"),
         }
     }
-    empty.birth(identity, &membership, &pieces, options)
 }
 
 /// Restores the newest readable snapshot that reaches to the log, which starts behind the index

@@ -244,6 +244,14 @@ impl SimDisk {
         self.inner.fork(0)
     }
 
+    /// A copy of the disk as a power cut would leave it now, without planned faults. `seed` draws
+    /// which unsynced data are lost.
+    pub fn copy_after_power_cut(&self, seed: u64) -> FaultDisk {
+        let copy = self.inner.fork(seed);
+        copy.crash();
+        copy
+    }
+
     /// Tells the watch that an entry is about to be written. The index may have belonged to another
     /// entry before a crash.
     pub fn announce(&self, index: u64, payload: &Bytes) {

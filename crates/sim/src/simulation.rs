@@ -25,6 +25,7 @@ mod options;
 mod play;
 mod raising;
 mod reconfigs;
+mod recovering;
 mod roster;
 mod summary;
 mod zk;
@@ -60,6 +61,8 @@ use locks::Turns;
 use members::{Changes, ends_short, judge_changes};
 use options::ENSEMBLE_SEED;
 pub use options::{LaterOps, Options};
+use recovering::Recoveries;
+pub use recovering::RecoveryCounts;
 pub use summary::Summary;
 pub use zk::{ZkCounts, ZkWatchCounts};
 
@@ -71,6 +74,7 @@ pub(crate) struct Simulation {
     /// For each etcd client that waits for a lock: which key is first in the queue for the lock,
     /// and since when.
     turns: Turns,
+    recoveries: Recoveries,
 }
 
 impl Simulation {
@@ -97,7 +101,8 @@ impl Simulation {
             options,
         };
         let (course, faults, turns) = (Course::new(), Faults::default(), Turns::default());
-        let mut simulation = Simulation { cluster, course, faults, turns };
+        let recoveries = Recoveries::new(cluster.options.seed);
+        let mut simulation = Simulation { cluster, course, faults, turns, recoveries };
         simulation.schedule_first(&mut apart);
         simulation
     }
@@ -210,6 +215,7 @@ impl Simulation {
             | Event::LinkPatience { .. } => cluster.on_link_event(event),
             Event::Fault if is_calm => {}
             Event::Fault => {
+                self.recoveries.maybe_recover(cluster)?;
                 // No other fault comes while a member deceives the others.
                 if !cluster.hosts.is_any_deceiving() {
                     self.faults.begin_next(cluster);
@@ -481,6 +487,7 @@ impl Simulation {
         if hosts.is_any_wrong() {
             return Err("a state that was made wrong was found right".to_string());
         }
+        self.recoveries.recover(&self.cluster)?;
         self.begin(Phase::LastStart);
         let members = self.cluster.hosts.members_in();
         members.into_iter().for_each(|member| self.cluster.end_process(member, true));
@@ -546,6 +553,7 @@ impl Simulation {
             members: hosts.counts,
             faults: self.faults.counts().clone(),
             changes,
+            recoveries: self.recoveries.counts,
             levels: levels.counts(witness.levels.raised_us()),
             zk: zk.counts(&verdict, hosts.len()),
             etcd,

@@ -40,7 +40,7 @@ pub(crate) fn put(index: u64, term: u64) -> LogEntry {
     let mut builder = BatchBuilder::default();
     let identities = encode_identities([].into_iter());
     builder.push(ConnectionId(1), &identities, &Command::Etcd(command)).expect("it fits");
-    let batch = builder.finish().stamp(ORIGIN, index);
+    let batch = builder.finish().stamp(ORIGIN, index - 1);
     let payload = entry::encode(1, 0, Level::ETCD, &[batch]);
     LogEntry { index, term, kind: EntryKind::Normal, payload }
 }
@@ -56,11 +56,19 @@ pub(crate) fn state_after(entries: &[LogEntry]) -> Machine {
     machine
 }
 
-fn image(machine: &mut Machine) -> Vec<u8> {
+/// The pieces of an image of the state.
+pub(crate) fn pieces(machine: &mut Machine) -> Vec<Vec<u8>> {
     machine.freeze();
-    match machine.freeze_step(usize::MAX, u32::MAX) {
-        FreezeStep::Last(piece) => piece,
-        _ => panic!("a small state is one piece"),
+    let mut pieces = Vec::new();
+    loop {
+        match machine.freeze_step(usize::MAX, u32::MAX) {
+            FreezeStep::Piece(piece) => pieces.push(piece),
+            FreezeStep::Last(piece) => {
+                pieces.push(piece);
+                return pieces;
+            }
+            FreezeStep::Aborted => unreachable!("nothing changes it"),
+        }
     }
 }
 
@@ -68,7 +76,7 @@ fn image(machine: &mut Machine) -> Vec<u8> {
 pub(crate) fn born(writes: &[LogEntry]) -> (FaultDisk, Wal<FaultDisk>) {
     let disk = FaultDisk::new(1);
     let Ok(Opened::Empty(empty)) = datadir::open(disk.clone()) else { panic!("it is empty") };
-    let pieces = [image(&mut state_after(&[]))];
+    let pieces = pieces(&mut state_after(&[]));
     let dir = empty.birth(IDENTITY, &membership(), &pieces, &OPTIONS).expect("is born");
     dir.next_boot().expect("counts");
     let (mut wal, _) = Wal::open(disk.clone(), OPTIONS).expect("opens");
@@ -84,7 +92,7 @@ pub(crate) fn write_snapshot(disk: &FaultDisk, point: SnapshotPoint, machine: &m
     let cluster_id = IDENTITY.cluster_id;
     let meta = SnapshotMeta { index, term, cluster_id, membership: membership() };
     let mut writer = SnapshotWriter::create(disk.clone(), &meta).expect("creates");
-    writer.write_piece(&image(machine)).expect("writes");
+    pieces(machine).iter().for_each(|piece| writer.write_piece(piece).expect("writes"));
     writer.finish().expect("finishes");
 }
 

@@ -8,14 +8,15 @@
 use std::collections::BTreeSet;
 
 use machine::{Machine, MemberId};
+use replica::{MemberChange, MembershipChange, Transition};
 use storage::StorageError;
 use storage::datadir::{Identity, ReadDir, open_to_read};
 use storage::disk::Disk;
-use storage::snapshot;
+use storage::snapshot::{self, SnapshotMeta, SnapshotName, SnapshotReader};
 use storage::wal::Membership;
 use thiserror::Error;
 
-use super::{RecoveryError, restore_newest};
+use super::{RecoveryError, draw_ids, freeze_birth, restore_newest};
 use crate::inspect::{HeldState, SeenLog, see_log};
 
 /// A place in the log of an ensemble. Of two logs, the one with the higher last place has every
@@ -127,8 +128,104 @@ impl<D: Disk + Clone> Survivor<D> {
         Err(SurvivorError::Unapplied { index: held.index, last: last_index, why })
     }
 
-    fn membership(&self) -> Membership {
-        self.log.report.membership.clone().unwrap_or_default()
+    /// Whether the directory is the only member of its cluster.
+    pub fn is_alone(&self) -> bool {
+        let (Members { voters, outgoing, learners }, _) = self.members();
+        let own = BTreeSet::from([self.identity().member_id]);
+        voters == own && outgoing.is_empty() && learners.is_empty()
+    }
+
+    /// Makes the directory the only member of a new cluster, with the state after its last entry
+    /// and with ids from `drawn`, which must be random. The server keeps its number and its place
+    /// in the list, of which the others are taken out; `change_servers` takes them out of the file
+    /// with the list. Returns the name of the subdirectory that has the old content.
+    ///
+    /// # Errors
+    /// The state cannot be read up to the last entry, or the disk failed. The next start finds the
+    /// old content or the new one.
+    pub fn begin_anew(
+        self,
+        drawn: &[u8; 32],
+        change_servers: impl FnOnce(&str) -> Option<String>,
+    ) -> Result<String, SurvivorError> {
+        let state = self.state()?;
+        let own = MemberId(self.identity().member_id);
+        let (cluster_id, member) = draw_ids(drawn);
+        let pieces = freeze_birth(Machine::begin_alone_with(state, own));
+        let Survivor { disk, dir, .. } = self;
+        let failed = |error: StorageError| SurvivorError::from(RecoveryError::from(error));
+        dir.change_servers(&disk, change_servers).map_err(failed)?;
+        let identity = Identity { cluster_id, member_id: member.0 };
+        dir.begin_anew(&disk, identity, &pieces).map_err(failed)
+    }
+
+    /// The members as of the last entry, and whether they are known: a change of them may be
+    /// committed or not, or cannot be read.
+    fn members(&self) -> (Members, bool) {
+        let Some(meta) = newest_meta(&self.disk) else { return (Members::default(), false) };
+        let mut members = Members::of(&meta.membership);
+        let mut is_known = true;
+        if self.log.terms.of(meta.index).is_some_and(|term| term != meta.term) {
+            return (members, is_known);
+        }
+        for (index, term, change) in &self.log.membership_entries {
+            if *index > meta.index && self.log.terms.counts(*index, *term) {
+                is_known &= change.is_some() && *index <= self.commit();
+                change.iter().for_each(|change| members.change(change));
+            }
+        }
+        (members, is_known)
+    }
+}
+
+/// The metadata of the newest snapshot whose header can be read.
+fn newest_meta<D: Disk + Clone>(disk: &D) -> Option<SnapshotMeta> {
+    let names = snapshot::list(disk).ok()?;
+    let open = |name: &SnapshotName| SnapshotReader::open(disk.clone(), &name.name).ok();
+    names.iter().rev().find_map(|name| Some(open(name)?.meta().clone()))
+}
+
+/// The members of an ensemble by their ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Members {
+    voters: BTreeSet<u64>,
+    /// The voters before, in a joint membership.
+    outgoing: BTreeSet<u64>,
+    learners: BTreeSet<u64>,
+}
+
+impl Members {
+    fn of(membership: &Membership) -> Members {
+        let Membership { voters, voters_outgoing, learners, learners_next, .. } = membership;
+        Members {
+            voters: voters.iter().copied().collect(),
+            outgoing: voters_outgoing.iter().copied().collect(),
+            learners: learners.iter().chain(learners_next).copied().collect(),
+        }
+    }
+
+    /// Changes the members as a membership entry does once it is committed.
+    fn change(&mut self, change: &MembershipChange) {
+        let MembershipChange { transition, changes, .. } = change;
+        match transition {
+            Transition::Leave => self.outgoing.clear(),
+            Transition::Auto if changes.len() < 2 => {}
+            Transition::Auto | Transition::Joint | Transition::JointExplicit => {
+                self.outgoing = self.voters.clone();
+            }
+        }
+        for change in changes {
+            let (MemberChange::AddVoter(id)
+            | MemberChange::AddLearner(id)
+            | MemberChange::Remove(id)) = change;
+            self.voters.remove(id);
+            self.learners.remove(id);
+            match change {
+                MemberChange::AddVoter(_) => self.voters.insert(*id),
+                MemberChange::AddLearner(_) => self.learners.insert(*id),
+                MemberChange::Remove(_) => false,
+            };
+        }
     }
 }
 
@@ -158,20 +255,17 @@ pub fn furthest<D: Disk + Clone>(survivors: &[Survivor<D>]) -> usize {
 pub fn completeness<D: Disk + Clone>(survivors: &[Survivor<D>]) -> Completeness {
     let taken = &survivors[furthest(survivors)];
     let there: BTreeSet<u64> = survivors.iter().map(|it| it.identity().member_id).collect();
-    let Membership { voters, voters_outgoing, .. } = taken.membership();
+    let (Members { voters, outgoing, .. }, is_known) = taken.members();
     // A quorum of a joint membership is a quorum of both lists of voters.
-    let meets = |list: &[u64]| {
-        let missing = list.iter().filter(|voter| !there.contains(voter)).count();
+    let meets = |list: &BTreeSet<u64>| {
+        let missing = list.difference(&there).count();
         !list.is_empty() && missing < list.len() / 2 + 1
     };
-    // Behind a change of the membership that may be committed or not, either list may count.
-    let is_open = taken.log.membership_entry.is_some_and(|index| index > taken.commit());
-    if !is_open && (meets(&voters) || meets(&voters_outgoing)) {
+    if is_known && (meets(&voters) || meets(&outgoing)) {
         return Completeness::Complete;
     }
-    let all: BTreeSet<u64> = voters.into_iter().chain(voters_outgoing).collect();
-    let lost = all.difference(&there).map(|voter| MemberId(*voter)).collect();
-    Completeness::Unknown { lost }
+    let lost = voters.union(&outgoing).filter(|voter| !there.contains(voter));
+    Completeness::Unknown { lost: lost.copied().map(MemberId).collect() }
 }
 
 #[cfg(test)]

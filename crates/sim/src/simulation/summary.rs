@@ -1,6 +1,6 @@
 //! The summary of a run: counts from all its parts, put together at the end.
 
-use super::{EtcdCounts, FaultCounts, LevelCounts, MemberCounts, ZkCounts};
+use super::{EtcdCounts, FaultCounts, LevelCounts, MemberCounts, RecoveryCounts, ZkCounts};
 use crate::member_changes::ChangeCounts;
 use crate::server::SnapshotCounts;
 use crate::witness::GivenUpCounts;
@@ -36,6 +36,8 @@ pub struct Summary {
     pub members: MemberCounts,
     /// Counts of the changes of members.
     pub changes: ChangeCounts,
+    /// Counts of recoveries of what is left of the ensemble.
+    pub recoveries: RecoveryCounts,
     /// The faults that came.
     pub faults: FaultCounts,
     /// Counts of what happened to builds and levels.

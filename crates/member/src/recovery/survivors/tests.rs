@@ -4,15 +4,34 @@ use machine::{BootId, Command, ConnectionId, ControlCommand, Level, Origin};
 use storage::datadir::{LOCK_FILE, condemn};
 use storage::fault_disk::FaultDisk;
 use storage::record::{HardState, LogEntry, SnapshotPoint};
-use storage::snapshot::{ReceivedWriter, SnapshotReader, keep_received};
-use storage::wal::{EntryKind, Wal};
+use storage::snapshot::{ReceivedWriter, SnapshotWriter, keep_received};
+use storage::wal::EntryKind;
 
 use super::*;
-use crate::inspect::tests::{IDENTITY, born, put, state_after, write_snapshot};
+use crate::inspect::tests::{IDENTITY, OPTIONS, born, pieces, put, state_after, write_snapshot};
 
 /// Entries of one term.
 fn of_term(range: Range<u64>, term: u64) -> Vec<LogEntry> {
     range.map(|index| put(index, term)).collect()
+}
+
+/// An entry with a command of the ensemble itself.
+fn control(index: u64, command: &ControlCommand) -> LogEntry {
+    let mut builder = machine::entry::BatchBuilder::default();
+    let identities = machine::entry::encode_identities([].into_iter());
+    builder
+        .push(ConnectionId(1), &identities, &Command::Control(command.clone()))
+        .expect("it fits");
+    let origin = Origin { member: MemberId(IDENTITY.member_id), boot: BootId(1) };
+    let batch = builder.finish().stamp(origin, index - 1);
+    let payload = machine::entry::encode(1, 0, Level::ETCD, &[batch]);
+    LogEntry { index, term: 1, kind: EntryKind::Normal, payload }
+}
+
+/// Entries of one term, the first of which makes etcd's keys possible.
+fn with_keys(range: Range<u64>) -> Vec<LogEntry> {
+    let raise = control(range.start, &ControlCommand::Raise(Level::ETCD.into()));
+    [vec![raise], of_term(range.start + 1..range.end, 1)].concat()
 }
 
 fn opened(disk: &FaultDisk) -> Survivor<FaultDisk> {
@@ -135,7 +154,8 @@ fn damage_is_named_and_never_taken_for_the_state() {
 /// An entry that installs a snapshot which an operator has brought is applied as well.
 #[test]
 fn a_snapshot_that_the_log_installs_is_read() {
-    let mut brought = state_after(&of_term(2..9, 1));
+    let mut brought = state_after(&with_keys(2..9));
+    assert!(brought.etcd().key_count() > 0);
     let (of_backup, _wal) = born(&[]);
     write_snapshot(&of_backup, SnapshotPoint { index: 8, term: 1 }, &mut brought);
     let name = snapshot::list(&of_backup).unwrap().pop().unwrap().name;
@@ -149,14 +169,7 @@ fn a_snapshot_that_the_log_installs_is_read() {
     writer.write(&file).unwrap();
     writer.finish().unwrap();
     keep_received(&disk).unwrap();
-    let mut builder = machine::entry::BatchBuilder::default();
-    let identities = machine::entry::encode_identities([].into_iter());
-    let install = Command::Control(ControlCommand::InstallImage { hash });
-    builder.push(ConnectionId(1), &identities, &install).expect("it fits");
-    let origin = Origin { member: MemberId(IDENTITY.member_id), boot: BootId(1) };
-    let batch = builder.finish().stamp(origin, 5);
-    let payload = machine::entry::encode(1, 0, Level::ETCD, &[batch]);
-    let entry = LogEntry { index: 5, term: 1, kind: EntryKind::Normal, payload };
+    let entry = control(5, &ControlCommand::InstallImage { hash });
     wal.append(&[entry], None, None).expect("appends");
     wal.commit().expect("commits");
     let state = opened(&disk).state().expect("is read");
@@ -167,31 +180,49 @@ fn a_snapshot_that_the_log_installs_is_read() {
     assert!(error.contains("up to entry 4 only, of 5: entry 5"), "{error}");
 }
 
-/// The members 6 to 10 as survivors with this membership, which all of them know.
+/// A directory of this member, whose snapshot has this membership, with these changes of it behind
+/// the snapshot, of which it knows that those up to entry `commit` are committed.
+fn directory(
+    member: u64,
+    (voters, outgoing): (&[u64], &[u64]),
+    changes: &[MembershipChange],
+    commit: u64,
+) -> Survivor<FaultDisk> {
+    let (disk, mut wal) = born(&of_term(2..5, 1));
+    let membership = storage::wal::Membership {
+        voters: voters.to_vec(),
+        voters_outgoing: outgoing.to_vec(),
+        ..Membership::default()
+    };
+    let meta = SnapshotMeta { index: 4, term: 1, cluster_id: IDENTITY.cluster_id, membership };
+    let mut writer = SnapshotWriter::create(disk.clone(), &meta).expect("creates");
+    for piece in pieces(&mut state_after(&of_term(2..5, 1))) {
+        writer.write_piece(&piece).expect("writes");
+    }
+    writer.finish().expect("finishes");
+    for (index, change) in (5..).zip(changes) {
+        let (kind, payload) = (EntryKind::MembershipChange, change.encode());
+        wal.append(&[LogEntry { index, term: 1, kind, payload }], None, None).expect("appends");
+    }
+    wal.append(&[], Some(HardState { term: 1, vote: 0, commit }), None).expect("appends");
+    wal.commit().expect("commits");
+    let identity = Identity { member_id: member, ..IDENTITY };
+    disk.set_content("identity", storage::datadir::encode_identity(&identity));
+    opened(&disk)
+}
+
+/// The directories of these members, all with this membership.
 fn ensemble(members: &[u64], voters: &[u64], outgoing: &[u64]) -> Completeness {
-    let survivors: Vec<_> = members
-        .iter()
-        .map(|member| {
-            let (disk, mut wal) = born(&of_term(2..5, 1));
-            let membership = Membership {
-                voters: voters.to_vec(),
-                voters_outgoing: outgoing.to_vec(),
-                ..Membership::default()
-            };
-            wal.append(&[], None, Some(membership)).expect("appends");
-            wal.commit().expect("commits");
-            let identity = Identity { member_id: *member, ..IDENTITY };
-            disk.set_content("identity", storage::datadir::encode_identity(&identity));
-            opened(&disk)
-        })
-        .collect();
-    completeness(&survivors)
+    let all = members.iter().map(|member| directory(*member, (voters, outgoing), &[], 4));
+    completeness(&all.collect::<Vec<_>>())
+}
+
+fn unknown(lost: &[u64]) -> Completeness {
+    Completeness::Unknown { lost: lost.iter().copied().map(MemberId).collect() }
 }
 
 #[test]
 fn nothing_is_missing_if_each_quorum_has_a_survivor() {
-    let unknown =
-        |lost: &[u64]| Completeness::Unknown { lost: lost.iter().copied().map(MemberId).collect() };
     assert_eq!(ensemble(&[6], &[6, 7, 8], &[]), unknown(&[7, 8]));
     assert_eq!(ensemble(&[6, 8], &[6, 7, 8], &[]), Completeness::Complete);
     assert_eq!(ensemble(&[6, 6], &[6, 7, 8], &[]), unknown(&[7, 8]));
@@ -206,17 +237,71 @@ fn nothing_is_missing_if_each_quorum_has_a_survivor() {
     assert_eq!(ensemble(&[6], &[8, 9, 10], &[6, 7, 8]), unknown(&[7, 8, 9, 10]));
 }
 
-/// It may be committed with the votes of servers that are not in the membership yet.
+fn joint(changes: &[MemberChange]) -> MembershipChange {
+    let (transition, context) = (Transition::JointExplicit, bytes::Bytes::new());
+    MembershipChange { transition, changes: changes.to_vec(), context }
+}
+
+/// The membership is that of the log's last entry: it may be another one than that of the snapshot.
 #[test]
-fn a_change_of_the_membership_that_may_be_committed_leaves_it_open() {
-    let (disk, mut wal): (_, Wal<_>) = born(&of_term(2..5, 1));
-    let payload = bytes::Bytes::new();
-    let change = LogEntry { index: 5, term: 1, kind: EntryKind::MembershipChange, payload };
-    let known = |commit| HardState { term: 1, vote: 0, commit };
-    wal.append(&[change], Some(known(4)), None).expect("appends");
-    wal.commit().expect("commits");
-    assert!(matches!(completeness(&[opened(&disk)]), Completeness::Unknown { .. }));
-    wal.append(&[], Some(known(5)), None).expect("appends");
-    wal.commit().expect("commits");
-    assert_eq!(completeness(&[opened(&disk)]), Completeness::Complete);
+fn changes_of_the_membership_behind_the_snapshot_count() {
+    let voters = (&[6, 7, 8][..], &[][..]);
+    let smaller =
+        [joint(&[MemberChange::Remove(7), MemberChange::AddLearner(8)]), MembershipChange::leave()];
+    let look = |members: &[u64], changes: &[MembershipChange], commit| {
+        let all = members.iter().map(|member| directory(*member, voters, changes, commit));
+        completeness(&all.collect::<Vec<_>>())
+    };
+    // The joint membership: a quorum is 6 and one of 7 and 8.
+    assert_eq!(look(&[7, 8], &smaller[..1], 5), Completeness::Complete);
+    assert_eq!(look(&[7], &smaller[..1], 5), unknown(&[6, 8]));
+    assert_eq!(look(&[6], &smaller[..1], 5), Completeness::Complete);
+    // Of 6 alone: that the others are there proves nothing.
+    assert_eq!(look(&[7, 8], &smaller, 6), unknown(&[6]));
+    assert_eq!(look(&[6], &smaller, 6), Completeness::Complete);
+    // If the last change may be committed or not, either membership may be in force.
+    assert_eq!(look(&[6], &smaller, 5), unknown(&[]));
+    // A directory that is behind knows an older membership; the one that goes furthest counts.
+    let behind = directory(7, voters, &[], 4);
+    let ahead = directory(8, voters, &smaller, 6);
+    assert_eq!(completeness(&[behind, ahead]), unknown(&[6]));
+    let grown = [joint(&[MemberChange::AddVoter(9)]), MembershipChange::leave()];
+    assert_eq!(look(&[6], &grown, 6), unknown(&[7, 8, 9]));
+    assert_eq!(look(&[6, 9], &grown, 6), Completeness::Complete);
+}
+
+#[test]
+fn a_member_is_alone_without_voters_and_learners() {
+    let one = (&[6][..], &[][..]);
+    assert!(directory(6, one, &[], 4).is_alone());
+    assert!(!directory(7, one, &[], 4).is_alone());
+    assert!(!directory(6, (&[6, 7], &[]), &[], 4).is_alone());
+    let learner = MembershipChange {
+        transition: Transition::Auto,
+        changes: vec![MemberChange::AddLearner(7)],
+        context: bytes::Bytes::new(),
+    };
+    let removed = MembershipChange { changes: vec![MemberChange::Remove(7)], ..learner.clone() };
+    assert!(!directory(6, one, core::slice::from_ref(&learner), 5).is_alone());
+    assert!(directory(6, one, &[learner, removed], 6).is_alone());
+}
+
+/// The directory becomes the only member of a new cluster, with the state after its last entry.
+#[test]
+fn a_directory_begins_anew_alone() {
+    let entries = with_keys(2..30);
+    let (disk, wal) = born(&entries);
+    drop(wal);
+    let kept = opened(&disk).begin_anew(&[7; 32], |_| unreachable!("there is no list"));
+    assert_eq!(kept.expect("the disk is sound"), "set-aside-1");
+    let recovered = crate::recovery::recover(&disk, &[8; 32], OPTIONS, |_| {}).expect("starts");
+    let (cluster_id, member) = draw_ids(&[7; 32]);
+    assert_eq!(recovered.dir.identity(), Identity { cluster_id, member_id: member.0 });
+    let mut expected = Machine::begin_alone_with(state_after(&entries), MemberId(6));
+    expected.freeze();
+    assert_eq!(recovered.machine.digest(), expected.digest());
+    assert_eq!(recovered.machine.etcd().key_count(), 7);
+    assert_eq!(recovered.restored.membership.voters, [member.0]);
+    drop(recovered);
+    assert!(opened(&disk).is_alone());
 }
