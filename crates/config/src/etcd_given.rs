@@ -30,6 +30,9 @@ pub struct EtcdGiven {
     pub cluster: Option<GivenServers>,
     /// The folder of the log; `None` if it is the data directory.
     pub log_dir: Option<PathBuf>,
+    /// Whether the data directory becomes the only member of a new cluster before the start
+    /// (`--force-new-cluster`).
+    pub force_new_cluster: bool,
     /// The value of [`LEVEL_MAX_VARIABLE`], not parsed yet.
     pub level_max: Option<String>,
     /// The form and the destinations of log lines.

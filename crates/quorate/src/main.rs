@@ -15,6 +15,7 @@ mod data_dir;
 mod descriptors;
 mod etcd_database;
 mod export_chunks;
+mod force_new_cluster;
 mod foreign_pages;
 mod hangup;
 mod hints;

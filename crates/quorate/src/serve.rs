@@ -43,6 +43,7 @@ use crate::config_sources::{env_of_process, load};
 use crate::connections::{Connections, Face};
 use crate::data_dir;
 use crate::descriptors;
+use crate::force_new_cluster;
 use crate::hangup::Reloaded;
 use crate::joining;
 use crate::listen_chunk::{self, Chunks};
@@ -103,7 +104,11 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     if args.etcd.is_some() {
         data_dir::refuse_etcds(&config.storage)?;
     }
-    let (args, config) = match joining::find_number(args, &config)? {
+    let changed = match force_new_cluster::force(args, &config)? {
+        Some(args) => Some(args),
+        None => joining::find_number(args, &config)?,
+    };
+    let (args, config) = match changed {
         Some(args) => {
             let (config, _) = load(&args, &env_of_process())?;
             (args, config)

@@ -173,12 +173,7 @@ const MEMBER: &[Flag] = &[
     unserved("raft-write-timeout", Kind::Duration, "5s", RAFT_TIMES),
     served("feature-gates", Kind::Gates, ""),
     unserved("unsafe-no-fsync", Kind::Switch, "false", "nothing is acknowledged without fsync"),
-    refused(
-        "force-new-cluster",
-        Kind::Switch,
-        "false",
-        "a cluster is not forced into one member: restore a snapshot",
-    ),
+    served("force-new-cluster", Kind::Switch, "false"),
 ];
 
 const LIMITS: &[Flag] = &[

@@ -102,6 +102,7 @@ pub(super) fn serve_args(
         self_signed: self_signed.into_iter().chain(own_self_signed).collect(),
         cluster,
         log_dir: values.path("wal-dir").map(PathBuf::from),
+        force_new_cluster: values.is_on("force-new-cluster"),
         level_max: None,
         log: style,
         warnings,

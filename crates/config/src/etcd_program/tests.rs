@@ -242,8 +242,8 @@ fn flags_without_effect_are_warnings_and_those_that_would_harm_are_errors() {
     }
     let refused = "etcd: --proxy: there is no v2 proxy".to_string();
     assert_eq!(error("etcd --proxy=on"), (1, refused));
-    assert_eq!(error("etcd --force-new-cluster").0, 1);
-    given("etcd --force-new-cluster=false");
+    assert!(given("etcd --force-new-cluster").force_new_cluster);
+    assert!(!given("etcd --force-new-cluster=false").force_new_cluster);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tests what clients learn about the members, and how members begin a cluster or join one.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -116,6 +117,11 @@ impl Changed {
 
     /// Starts a member with a list of these members.
     fn start(&mut self, number: usize, state: &str, listed: &[usize]) {
+        self.start_with(number, state, listed, &[]);
+    }
+
+    /// Like [`Changed::start`], with additional flags.
+    fn start_with(&mut self, number: usize, state: &str, listed: &[usize], more: &[&str]) {
         let (client, peer) = (self.clients[number], self.peers[number]);
         let list = listed.iter().map(|number| format!("m{number}=http://{}", self.peers[*number]));
         let name = format!("m{number}");
@@ -129,7 +135,8 @@ impl Changed {
             format!("--initial-cluster={}", list.collect::<Vec<_>>().join(",")),
             format!("--initial-cluster-state={state}"),
         ];
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let flags: Vec<&str> =
+            flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
         let level = [("QUORATE_LEVEL_MAX", "5")];
         self.members[number] = Some(Etcd::spawn_with(&self.folder, &name, &flags, &level));
         wait_ready(&self.folder, &name);
@@ -139,6 +146,21 @@ impl Changed {
     fn add(&self, at: usize, number: usize) -> (u16, Value) {
         let body = format!(r#"{{"peerURLs":["http://{}"]}}"#, self.peers[number]);
         call(self.clients[at], "cluster/member/add", &body)
+    }
+
+    /// The ids that member `at` lists, by name.
+    fn ids(&self, at: usize) -> BTreeMap<String, String> {
+        let (_, list) = call(self.clients[at], "cluster/member/list", "{}");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+        let members = list["members"].as_array().unwrap().iter();
+        members.map(|member| (text(&member["name"]), text(&member["ID"]))).collect()
+    }
+
+    /// Kills a member.
+    fn kill(&mut self, number: usize) {
+        let mut member = self.members[number].take().expect("it was started");
+        member.0.kill().unwrap();
+        member.0.wait().unwrap();
     }
 
     /// Asks member `at` to remove this member.
@@ -194,6 +216,58 @@ fn one_member_becomes_three_and_one_again() {
     changed.start(1, "existing", &[0, 1]);
     assert_eq!(get(changed.clients[1], "key").as_deref(), Some("of the last"));
     changed.members[1] = None;
+    fs::remove_dir_all(&changed.folder).unwrap();
+}
+
+/// Two of three members are lost for good. The third begins a new cluster alone, with its id and its
+/// keys; new members are added, and one that comes back is refused.
+#[test]
+fn a_member_goes_on_alone_when_it_is_forced_to() {
+    let mut changed = Changed::prepare("etcd-members-forced");
+    changed.start(0, "new", &[0]);
+    assert_eq!(changed.add(0, 1).0, 200);
+    changed.start(1, "existing", &[0, 1]);
+    assert_eq!(changed.add(0, 2).0, 200);
+    changed.start(2, "existing", &[0, 1, 2]);
+    assert!(put(changed.clients[2], "key", "of three"));
+    let cluster_id = |changed: &Changed| {
+        let (_, list) = call(changed.clients[0], "cluster/member/list", "{}");
+        list["header"]["cluster_id"].clone()
+    };
+    let (own, before) = (changed.ids(0)["m0"].clone(), cluster_id(&changed));
+    (0..3).for_each(|number| changed.kill(number));
+    changed.start_with(0, "new", &[0, 1, 2], &["--force-new-cluster"]);
+    assert_eq!(changed.ids(0), [("m0".to_string(), own)].into());
+    assert_ne!(cluster_id(&changed), before);
+    assert_eq!(get(changed.clients[0], "key").as_deref(), Some("of three"));
+    assert!(put(changed.clients[0], "key", "of one"));
+    let kept = changed.folder.join("m0").join("set-aside-1");
+    assert!(kept.join("identity").is_file() && kept.join("wal").is_dir());
+
+    // A second start with the flag changes nothing.
+    changed.members[0] = None;
+    changed.start_with(0, "new", &[0, 1, 2], &["--force-new-cluster"]);
+    assert_eq!(get(changed.clients[0], "key").as_deref(), Some("of one"));
+    assert!(!changed.folder.join("m0").join("set-aside-2").exists());
+
+    // The lost member comes back with its old directory, and is refused.
+    assert_eq!(changed.add(0, 1).0, 200);
+    let url = format!("http://{}", changed.peers[1]);
+    let flags = ["--name=m1", "--data-dir=m1", "--listen-client-urls=http://127.0.0.1:0"];
+    let peers = [format!("--listen-peer-urls={url}")];
+    let more = ["--advertise-client-urls=http://127.0.0.1:1"];
+    let flags: Vec<&str> =
+        flags.iter().copied().chain(more).chain(peers.iter().map(String::as_str)).collect();
+    let old =
+        Etcd::spawn_with(&changed.folder, "m1", &flags, &[("QUORATE_LEVEL_MAX", "5")]);
+    let log = || fs::read_to_string(changed.folder.join("m0.log")).unwrap();
+    wait_until("it is refused", || log().contains("belongs to another ensemble"));
+    drop(old);
+    assert!(put(changed.clients[0], "key", "of one again"));
+    fs::remove_dir_all(changed.folder.join("m1")).unwrap();
+    changed.start(1, "existing", &[0, 1]);
+    assert_eq!(get(changed.clients[1], "key").as_deref(), Some("of one again"));
+    changed.members = [None, None, None];
     fs::remove_dir_all(&changed.folder).unwrap();
 }
 
