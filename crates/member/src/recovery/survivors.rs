@@ -137,8 +137,8 @@ impl<D: Disk + Clone> Survivor<D> {
 
     /// Makes the directory the only member of a new cluster, with the state after its last entry
     /// and with ids from `drawn`, which must be random. The server keeps its number and its place
-    /// in the list, of which the others are taken out; `change_servers` takes them out of the file
-    /// with the list. Returns the name of the subdirectory that has the old content.
+    /// in the list, and the others are taken out; `change_servers` takes them out of the file with
+    /// the list. Returns the name of the subdirectory that has the old content.
     ///
     /// # Errors
     /// The state cannot be read up to the last entry, or the disk failed. The next start finds the

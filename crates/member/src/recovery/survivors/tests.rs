@@ -28,7 +28,7 @@ fn control(index: u64, command: &ControlCommand) -> LogEntry {
     LogEntry { index, term: 1, kind: EntryKind::Normal, payload }
 }
 
-/// Entries of one term, the first of which makes etcd's keys possible.
+/// Entries of one term. The first makes etcd's keys possible.
 fn with_keys(range: Range<u64>) -> Vec<LogEntry> {
     let raise = control(range.start, &ControlCommand::Raise(Level::ETCD.into()));
     [vec![raise], of_term(range.start + 1..range.end, 1)].concat()
@@ -181,7 +181,7 @@ fn a_snapshot_that_the_log_installs_is_read() {
 }
 
 /// A directory of this member, whose snapshot has this membership, with these changes of it behind
-/// the snapshot, of which it knows that those up to entry `commit` are committed.
+/// the snapshot. It knows that entries up to `commit` are committed.
 fn directory(
     member: u64,
     (voters, outgoing): (&[u64], &[u64]),
