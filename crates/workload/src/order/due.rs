@@ -58,16 +58,23 @@ impl DueEvents {
         Ok(())
     }
 
-    /// Handles the end of the events: no event that must come may be left.
+    /// Handles the end of the events up to this zxid: none of them that must come may be left.
     ///
     /// # Errors
     /// Returns an event that must have come.
-    pub fn on_end(&mut self) -> Result<(), Event> {
-        let is_end = |passed: &usize| self.events.iter().skip(*passed).all(|due| !due.is_certain);
-        if !self.passed.iter().any(is_end) {
+    pub fn on_end(&mut self, zxid: i64) -> Result<(), Event> {
+        let over = self.events.iter().take_while(|due| due.event.0 <= zxid).count();
+        let is_end = |passed: &usize| {
+            let left = self.events.iter().take(over).skip(*passed);
+            left.into_iter().all(|due| !due.is_certain)
+        };
+        let ways = self.passed.iter().filter(|passed| is_end(passed));
+        let ways: BTreeSet<usize> = ways.map(|passed| passed.saturating_sub(over)).collect();
+        if ways.is_empty() {
             return Err(self.first_missing().expect("a certain one is left"));
         }
-        *self = DueEvents::new();
+        self.events.drain(..over);
+        self.passed = ways;
         Ok(())
     }
 

@@ -323,6 +323,31 @@ fn an_event_after_the_reply_that_shows_it_is_rejected() {
     case.rejected("shows zxid 3 before");
 }
 
+/// A client gets the events of a long command while it is done. Meanwhile a ping is answered with
+/// the zxid before the command; reads wait.
+#[test]
+fn a_ping_may_be_answered_between_the_events_of_one_command() {
+    let answered = |ping: bool, zxid: i64| {
+        let mut case = watched();
+        let watch = exists("/b", true);
+        case.read(0, watch, 2, error::NO_NODE, Answer::Empty);
+        let other = case.connect(0);
+        let ops = vec![create("/b"), set("/a", "1")];
+        let number = case.send(other, Op::Multi(ops));
+        case.commit(number);
+        case.event(0, 4, EventKind::Created, "/b");
+        match ping {
+            true => case.read(0, Op::Ping, zxid, 0, Answer::Empty),
+            false => case.read(0, exists("/c", false), zxid, error::NO_NODE, Answer::Empty),
+        }
+        case.event(0, 4, EventKind::DataChanged, "/a");
+        case
+    };
+    answered(true, 3).accepted();
+    answered(true, 4).rejected("shows zxid 4 before");
+    answered(false, 3).rejected("shows zxid 3 before");
+}
+
 #[test]
 fn an_event_that_was_lost_is_rejected() {
     let mut case = watched();

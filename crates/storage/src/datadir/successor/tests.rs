@@ -110,13 +110,13 @@ fn after_a_crash_at_each_operation_it_is_the_one_or_the_other() {
 fn a_damaged_successor_is_named_and_kept() {
     let disk = used();
     let pieces = [b"one".to_vec()];
-    open_to_read(&disk).unwrap().begin_anew(&disk, NEW, &pieces).expect("the disk is sound");
+    open_to_read(&disk).expect("opens").begin_anew(&disk, NEW, &pieces).expect("the disk is sound");
     let before = used();
     let mut stop = before.ops();
     let damaged = loop {
         let disk = used();
         disk.set_plan(FaultPlan { stop_at: Some(stop), ..FaultPlan::default() });
-        drop(open_to_read(&disk).unwrap().begin_anew(&disk, NEW, &pieces));
+        drop(open_to_read(&disk).expect("opens").begin_anew(&disk, NEW, &pieces));
         disk.kill();
         let paths = disk.paths();
         let has = |name: &str| paths.iter().any(|path| path == name);
