@@ -204,11 +204,15 @@ impl Members {
         }
     }
 
-    /// Changes the members as a membership entry does once it is committed.
+    /// Changes the members as a membership entry does once it is committed. In a joint membership
+    /// only leaving it is a change, and there is always a voter: an entry that does not fit changes
+    /// nothing (`Changer` of raft-rs).
     fn change(&mut self, change: &MembershipChange) {
         let MembershipChange { transition, changes, .. } = change;
+        let before = self.clone();
         match transition {
-            Transition::Leave => self.outgoing.clear(),
+            Transition::Leave => return self.outgoing.clear(),
+            _ if !self.outgoing.is_empty() => return,
             Transition::Auto if changes.len() < 2 => {}
             Transition::Auto | Transition::Joint | Transition::JointExplicit => {
                 self.outgoing = self.voters.clone();
@@ -225,6 +229,9 @@ impl Members {
                 MemberChange::AddLearner(_) => self.learners.insert(*id),
                 MemberChange::Remove(_) => false,
             };
+        }
+        if self.voters.is_empty() {
+            *self = before;
         }
     }
 }

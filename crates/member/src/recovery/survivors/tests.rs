@@ -265,6 +265,11 @@ fn changes_of_the_membership_behind_the_snapshot_count() {
     let behind = directory(7, voters, &[], 4);
     let ahead = directory(8, voters, &smaller, 6);
     assert_eq!(completeness(&[behind, ahead]), unknown(&[6]));
+    // What does not fit changes nothing: a second joint change, and one that leaves no voter.
+    let twice = [smaller[0].clone(), joint(&[MemberChange::AddVoter(9)]), smaller[1].clone()];
+    assert_eq!(look(&[6], &twice, 7), Completeness::Complete);
+    let all = [6, 7, 8].map(MemberChange::Remove);
+    assert_eq!(look(&[6, 7], &[joint(&all)], 5), Completeness::Complete);
     let grown = [joint(&[MemberChange::AddVoter(9)]), MembershipChange::leave()];
     assert_eq!(look(&[6], &grown, 6), unknown(&[7, 8, 9]));
     assert_eq!(look(&[6, 9], &grown, 6), Completeness::Complete);
