@@ -1088,8 +1088,8 @@ impl Stream<'_> {
         self.check_not_over(zxid)?;
         self.reply_zxid = zxid;
         self.advance(zxid);
-        // A ping does not look at the tree. In the middle of a long command, whose first events have
-        // come, its answer shows the zxid before that command.
+        // A ping does not look at the tree. In the middle of a long command, when its first events
+        // have come, the answer shows the zxid before that command.
         let up_to = if record.op == Op::Ping { zxid } else { i64::MAX };
         self.due.on_end(up_to).map_err(|event| {
             format!("the reply to operation {number} shows zxid {zxid} before {event:?}")
