@@ -7,6 +7,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, ensure};
+use machine::{Machine, MemberId};
 use member::recovery::survivors::{Completeness, Survivor, completeness, furthest};
 use storage::disk::RealDisk;
 
@@ -36,7 +37,7 @@ pub fn run(args: &RecoverArgs) -> anyhow::Result<ExitCode> {
     };
     let state = read()?;
     println!("{dir} goes furthest: the new servers begin with its state after that entry");
-    println!("{}", shown_completeness(&completeness(&survivors), taken.last().index));
+    println!("{}", shown_completeness(&completeness(&survivors), taken.last().index, &state));
     if args.dry_run {
         println!("a dry run: nothing was made");
         return Ok(ExitCode::SUCCESS);
@@ -82,13 +83,18 @@ fn open_all(args: &RecoverArgs) -> anyhow::Result<Vec<Survivor<RealDisk>>> {
     Ok(survivors)
 }
 
-fn shown_completeness(completeness: &Completeness, last: u64) -> String {
+/// A line about the writes that the directories lack. `state` knows the servers of lost members.
+fn shown_completeness(completeness: &Completeness, last: u64, state: &Machine) -> String {
     match completeness {
         Completeness::Complete => {
             "no acknowledged write is missing: each quorum has one of these servers".to_string()
         }
         Completeness::Unknown { lost } => {
-            let lost: Vec<String> = lost.iter().map(|it| format!("{:016x}", it.0)).collect();
+            let name = |member: &MemberId| match state.control().servers().number_of(*member) {
+                Some(number) => format!("server {number}"),
+                None => format!("member {:016x}", member.0),
+            };
+            let lost: Vec<String> = lost.iter().map(name).collect();
             format!(
                 "writes behind entry {last} are lost, if there are any: other servers may have \
                  acknowledged them without these (lost: {})",

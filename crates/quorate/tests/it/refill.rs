@@ -315,6 +315,8 @@ fn an_ensemble_goes_on_from_one_directory_that_survives() {
     let (said, is_done) = run("recover", &alone);
     assert!(is_done && said.contains("are lost, if there are any"), "{said}");
     assert!(said.contains("nothing was made") && !recovered.exists(), "{said}");
+    let others = [leader, lost].map(|place| format!("server {}", place + 1));
+    assert!(others.iter().all(|server| said.contains(server)), "{said}");
     let (said, is_done) = run("recover", &[&[behind_dir, ahead][..], &to].concat());
     assert!(is_done && said.contains(&format!("{ahead} goes furthest")), "{said}");
     assert!(said.contains("no acknowledged write is missing"), "{said}");
