@@ -26,7 +26,7 @@ use machine::Level;
 
 use crate::{LEVEL_MAX_VARIABLE, ReadFile};
 pub use cluster::server_line_of;
-pub use kept::{text as text_of_servers, text_of_list, text_of_own};
+pub use kept::{text as text_of_servers, text_of_list};
 use sources::{Asked, failed};
 
 /// The name of the program and of the subcommand.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::change::Changes;
 use crate::control::change::Replacement;
 use crate::etcd::change::Change as EtcdChange;
-use crate::ids::{BootId, ConnectionId, MemberId, Origin, Zxid};
+use crate::ids::{BootId, ConnectionId, LogIndex, MemberId, Origin, Zxid};
 use crate::level::Level;
 use crate::limits::ETCD_REVISION_MAX;
 use crate::machine::{Machine, PreparedImage};
@@ -24,6 +24,11 @@ use crate::zk::txn::Call;
 /// may have seen transactions after the image, and must find no zxid below theirs. It is as many
 /// transactions as one of ZooKeeper's epochs has.
 const ZXID_BEYOND_IMAGE: i64 = 1 << 32;
+
+/// The log index of a state that a new ensemble begins with. It is behind that of the empty state,
+/// with which each member that joins later is born: such a member must get a snapshot, and not only
+/// the entries that follow.
+const GIVEN_FROM: LogIndex = LogIndex(2);
 
 impl Machine {
     /// The state of a new ensemble that begins with the tree, the sessions and the level of an
@@ -42,6 +47,7 @@ impl Machine {
     fn begin(image: Machine, alone: Option<MemberId>) -> Machine {
         let mut machine = Machine::default();
         machine.ordinal = machine.ordinal.next();
+        machine.index = GIVEN_FROM;
         // Clear the low half, as ZooKeeper does at the beginning of an epoch.
         let zxid = (image.zk.zxid.0 & !(ZXID_BEYOND_IMAGE - 1)) + ZXID_BEYOND_IMAGE;
         machine.zk.zxid = Zxid(zxid);

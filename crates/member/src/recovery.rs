@@ -413,21 +413,23 @@ fn give_birth<D: Disk + Clone>(
     assert!(birth.voters.is_sorted(), "a membership has its members in order");
     let identity = Identity { cluster_id: birth.cluster_id, member_id: member.0 };
     let membership = Membership { voters: birth.voters.clone(), ..Membership::default() };
-    let pieces = freeze_birth(machine);
-    empty.birth(identity, &membership, &pieces, options)
+    let (point, pieces) = freeze_birth(machine);
+    empty.birth(identity, &membership, (point, &pieces), options)
 }
 
-/// The pieces of the first snapshot of a directory.
-fn freeze_birth(mut machine: Machine) -> Vec<Vec<u8>> {
+/// The point and the pieces of the first snapshot of a directory.
+fn freeze_birth(mut machine: Machine) -> (SnapshotPoint, Vec<Vec<u8>>) {
     let index = machine.freeze();
-    assert!(index == LogIndex(datadir::BIRTH_POINT.index));
+    let points = [datadir::BIRTH_POINT, datadir::GIVEN_BIRTH_POINT];
+    let point = points.into_iter().find(|point| index == LogIndex(point.index));
+    let point = point.expect("it is a first state");
     let mut pieces = Vec::new();
     loop {
         match machine.freeze_step(SNAPSHOT_PIECE_BYTES, u32::MAX) {
             FreezeStep::Piece(piece) => pieces.push(piece),
             FreezeStep::Last(piece) => {
                 pieces.push(piece);
-                return pieces;
+                return (point, pieces);
             }
             FreezeStep::Aborted => unreachable!("nothing changes a machine that nobody has yet"),
         }

@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use storage::datadir::{DRAFT_FILE, IDENTITY_FILE};
+use storage::datadir::{DRAFT_FILE, IDENTITY_FILE, SUCCESSOR_FILE};
 
 use config::StorageConfig;
 
@@ -60,6 +60,6 @@ const FORBIDDEN: &str = "datadir.autocreate=false forbids to make one";
 
 /// Whether a server has already started in this directory, or the folder [`MARK`] allows it to.
 fn is_begun(dir: &Path) -> bool {
-    [IDENTITY_FILE, DRAFT_FILE].iter().any(|name| dir.join(name).is_file())
+    [IDENTITY_FILE, DRAFT_FILE, SUCCESSOR_FILE].iter().any(|name| dir.join(name).is_file())
         || dir.join(MARK).is_dir()
 }

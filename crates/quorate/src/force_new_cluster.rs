@@ -8,7 +8,7 @@
 use anyhow::{Context, anyhow};
 use config::{ServeArgs, ServeConfig, etcd_program};
 use member::recovery::survivors::{Completeness, Survivor, completeness};
-use storage::datadir::IDENTITY_FILE;
+use storage::datadir::{IDENTITY_FILE, keep_servers};
 use storage::disk::RealDisk;
 
 use crate::random::random_bytes;
@@ -28,10 +28,7 @@ pub fn force(args: &ServeArgs, config: &ServeConfig) -> anyhow::Result<Option<Se
         return Ok(None);
     }
     let shown = dir.display();
-    let mut disk = RealDisk::existing(dir);
-    if let Some(log_dir) = &config.storage.log_dir {
-        disk = disk.with_existing_log(log_dir);
-    }
+    let disk = disk_of(config);
     let refused = |error| anyhow!("{shown}: --force-new-cluster: {error}");
     let survivor = Survivor::open(disk).map_err(refused)?;
     if survivor.is_alone() {
@@ -46,7 +43,7 @@ pub fn force(args: &ServeArgs, config: &ServeConfig) -> anyhow::Result<Option<Se
         );
     }
     let drawn = random_bytes().context("random bytes")?;
-    let kept = survivor.begin_anew(&drawn, etcd_program::text_of_own).map_err(refused)?;
+    let kept = survivor.begin_anew(&drawn, config.storage.level_max).map_err(refused)?;
     tracing::warn!(
         "--force-new-cluster: this member begins a new cluster alone, with its state after entry \
          {last}; {kept} has what was here before"
@@ -56,4 +53,22 @@ pub fn force(args: &ServeArgs, config: &ServeConfig) -> anyhow::Result<Option<Se
         servers.servers.retain(|server| server.number == servers.own);
     }
     Ok(Some(args))
+}
+
+/// Stores the list of the configuration, which has no other server any more, in the data directory:
+/// later starts read it there.
+///
+/// # Errors
+/// The directory cannot be written.
+pub fn keep_list(config: &ServeConfig) -> anyhow::Result<()> {
+    let text = etcd_program::text_of_servers(config.cluster.as_ref());
+    Ok(keep_servers(&disk_of(config), &text)?)
+}
+
+fn disk_of(config: &ServeConfig) -> RealDisk {
+    let disk = RealDisk::existing(&config.storage.data_dir);
+    match &config.storage.log_dir {
+        Some(log_dir) => disk.with_existing_log(log_dir),
+        None => disk,
+    }
 }

@@ -10,7 +10,7 @@ use machine::MemberId;
 use member::membership::bootstrap::Attendance;
 use member::membership::hello::Known;
 use node::{DiscoverError, Discovered, Discovery, PeerAddress, StartBoard, discover};
-use storage::datadir::{CONDEMNED_FILE, IDENTITY_FILE, SERVERS_FILE};
+use storage::datadir::{CONDEMNED_FILE, IDENTITY_FILE, SERVERS_FILE, SUCCESSOR_FILE};
 
 use crate::peers;
 use crate::random::random_bytes;
@@ -34,7 +34,8 @@ pub fn find_number(args: &ServeArgs, config: &ServeConfig) -> anyhow::Result<Opt
     let dir = &config.storage.data_dir;
     // A directory that is to be set aside says nothing of its server's number.
     let has = |name: &str| dir.join(name).is_file();
-    let has_begun = has(SERVERS_FILE) || (has(IDENTITY_FILE) && !has(CONDEMNED_FILE));
+    let is_member = has(IDENTITY_FILE) && !has(CONDEMNED_FILE);
+    let has_begun = has(SERVERS_FILE) || has(SUCCESSOR_FILE) || is_member;
     if has_begun || cluster.attendance != Attendance::Existing {
         return Ok(None);
     }

@@ -10,6 +10,7 @@ use anyhow::{Context, anyhow, ensure};
 use machine::{Machine, MemberId};
 use member::recovery::survivors::{Completeness, Survivor, completeness, furthest};
 use storage::disk::RealDisk;
+use storage::wal::WAL_DIR;
 
 use crate::cli::RecoverArgs;
 use crate::restore::{bump, make_directories, new_folders};
@@ -54,22 +55,35 @@ fn open_all(args: &RecoverArgs) -> anyhow::Result<Vec<Survivor<RealDisk>>> {
         "--log-dir names {count} directories, and there are {} data directories",
         args.dirs.len()
     );
-    let mut survivors = Vec::<Survivor<RealDisk>>::new();
+    let (mut survivors, mut logs) = (Vec::<Survivor<RealDisk>>::new(), Vec::new());
     for (place, dir) in args.dirs.iter().enumerate() {
         let shown = dir.display();
         ensure!(dir.is_dir(), "{shown} is not a directory");
         // A path that a symbolic link names is used as it is.
         let root = dir.canonicalize().with_context(|| format!("{shown}"))?;
-        let mut disk = RealDisk::existing(root);
-        if let Some(log_dir) = args.log_dir.get(place) {
+        let mut disk = RealDisk::existing(&root);
+        let log_dir = args.log_dir.get(place).map(|it| it.canonicalize()).transpose();
+        let log_dir = log_dir.with_context(|| format!("{shown}: --log-dir"))?;
+        let log = log_dir.as_ref().unwrap_or(&root).join(WAL_DIR);
+        ensure!(
+            log.is_dir(),
+            "{shown}: there is no log at {}: if it has a directory of its own (dataLogDir), name it \
+             by --log-dir",
+            log.display()
+        );
+        // The log of another server would pass for this one's.
+        ensure!(!logs.contains(&log), "{shown}: {} is named twice", log.display());
+        logs.push(log);
+        if let Some(log_dir) = log_dir {
             disk = disk.with_existing_log(log_dir);
         }
         let survivor = Survivor::open(disk).map_err(|error| {
-            let hint = match error.is_in_use() {
-                true => "stop its server first",
-                false => "leave it out to recover from the others",
+            let hint = match (error.is_in_use(), error.is_of_content()) {
+                (true, _) => "; stop its server first",
+                (false, true) => "; leave it out to recover from the others",
+                (false, false) => "",
             };
-            anyhow!("{shown}: {error}; {hint}")
+            anyhow!("{shown}: {error}{hint}")
         })?;
         if let Some(first) = survivors.first() {
             ensure!(

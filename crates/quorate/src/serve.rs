@@ -104,10 +104,9 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     if args.etcd.is_some() {
         data_dir::refuse_etcds(&config.storage)?;
     }
-    let changed = match force_new_cluster::force(args, &config)? {
-        Some(args) => Some(args),
-        None => joining::find_number(args, &config)?,
-    };
+    let forced = force_new_cluster::force(args, &config)?;
+    let is_forced = forced.is_some();
+    let changed = if is_forced { forced } else { joining::find_number(args, &config)? };
     let (args, config) = match changed {
         Some(args) => {
             let (config, _) = load(&args, &env_of_process())?;
@@ -115,6 +114,9 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         }
         None => (args.clone(), config),
     };
+    if is_forced {
+        force_new_cluster::keep_list(&config)?;
+    }
     if config.storage.level_max > Level::RELEASED {
         let level = config.storage.level_max;
         tracing::warn!(

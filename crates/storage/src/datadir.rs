@@ -33,9 +33,7 @@ use crate::codec::{DecodeError, Reader, put_u64_list};
 use crate::disk::Disk;
 pub use crate::disk::SET_ASIDE_PREFIX;
 use crate::error::StorageError;
-use crate::limits::{
-    BOOT_COUNT_MAX, MEMBERS_MAX, SERVERS_FILE_BYTES_MAX, SET_ASIDE_MAX, SMALL_FILE_BYTES_MAX,
-};
+use crate::limits::{BOOT_COUNT_MAX, MEMBERS_MAX, SET_ASIDE_MAX, SMALL_FILE_BYTES_MAX};
 use crate::record::{HardState, Membership, SnapshotPoint};
 use crate::snapshot::{self, SNAPSHOT_DIR, SnapshotMeta, SnapshotWriter};
 use crate::wal::{self, WAL_DIR, Wal, WalOptions};
@@ -81,9 +79,15 @@ pub const DATADIR_FORMAT_VERSION: u32 = 1;
 /// index 1, but no log ever held an entry with that index.
 pub const BIRTH_POINT: SnapshotPoint = SnapshotPoint { index: 1, term: 1 };
 
-/// The hard state at the start of a new directory's log.
-const BIRTH_STATE: HardState =
-    HardState { term: BIRTH_POINT.term, vote: 0, commit: BIRTH_POINT.index };
+/// The point of the first snapshot of a directory that begins with a given state, for example of a
+/// backup. It is behind [`BIRTH_POINT`]: a member that joins later is born with an empty state
+/// there, and must get a snapshot, and not only the entries that follow.
+pub const GIVEN_BIRTH_POINT: SnapshotPoint = SnapshotPoint { index: 2, term: 1 };
+
+/// The first hard state of a directory whose first snapshot is at this point.
+const fn birth_state(point: SnapshotPoint) -> HardState {
+    HardState { term: point.term, vote: 0, commit: point.index }
+}
 
 /// Offsets of the two slots in `boot`. They are 4 KiB apart, so that no disk sector holds both.
 pub const BOOT_SLOT_OFFSETS: [usize; 2] = [0, 4096];
@@ -214,27 +218,15 @@ impl<D: Disk> ReadDir<D> {
     pub fn identity(&self) -> Identity {
         self.identity
     }
+}
 
-    /// Replaces the list of servers, durably, by what `change` makes of its text. Does nothing if
-    /// there is no list, or `change` makes nothing of it.
-    ///
-    /// # Errors
-    /// The list is damaged, or the disk failed.
-    pub fn change_servers(
-        &self,
-        disk: &D,
-        change: impl FnOnce(&str) -> Option<String>,
-    ) -> Result<(), StorageError> {
-        if !exists(disk, SERVERS_FILE)? {
-            return Ok(());
-        }
-        let bytes = read_whole(disk, SERVERS_FILE, SERVERS_FILE_BYTES_MAX)?;
-        let content = String::from_utf8_lossy(&bytes);
-        match change(text_of_servers(&content)?) {
-            Some(text) => servers_file::keep(disk, &text),
-            None => Ok(()),
-        }
-    }
+/// Writes the list of servers into a directory that nobody uses, durably. `text` consists of whole
+/// lines.
+///
+/// # Errors
+/// The list cannot be written, or is too long.
+pub fn keep_servers<D: Disk>(disk: &D, text: &str) -> Result<(), StorageError> {
+    servers_file::keep(disk, text)
 }
 
 fn refuse_condemned<D: Disk>(disk: &D) -> Result<(), StorageError> {
@@ -398,17 +390,18 @@ impl<D: Disk + Clone> EmptyDir<D> {
     }
 
     /// Completes the birth of this directory: writes the snapshot, the log, the birth file, and at
-    /// last the identity. `image_pieces` is the state machine's first state. After a crash in the
-    /// middle, the directory is either born, or still unborn with its draft.
+    /// last the identity. `image_pieces` is the state machine's first state, at `point`:
+    /// [`BIRTH_POINT`], or [`GIVEN_BIRTH_POINT`]. After a crash in the middle, the directory is
+    /// either born, or still unborn with its draft.
     pub fn birth(
         self,
         identity: Identity,
         membership: &Membership,
-        image_pieces: &[Vec<u8>],
+        (point, image_pieces): (SnapshotPoint, &[Vec<u8>]),
         options: &WalOptions,
     ) -> Result<DataDir<D>, StorageError> {
         let Identity { cluster_id, .. } = identity;
-        let (index, term) = (BIRTH_POINT.index, BIRTH_POINT.term);
+        let SnapshotPoint { index, term } = point;
         let meta = SnapshotMeta { index, term, cluster_id, membership: membership.clone() };
         let birth = be_born(&self.disk, identity, &meta, image_pieces, options)?;
         Ok(DataDir { disk: self.disk, lock: self.lock, identity, birth })
@@ -434,7 +427,8 @@ fn be_born<D: Disk + Clone>(
         writer.write_piece(piece)?;
     }
     writer.finish()?;
-    Wal::create(disk, options, BIRTH_STATE, &meta.membership, BIRTH_POINT)?;
+    let point = SnapshotPoint { index: meta.index, term: meta.term };
+    Wal::create(disk, options, birth_state(point), &meta.membership, point)?;
     let voters = meta.membership.voters.clone();
     let birth = Birth { cluster_id: identity.cluster_id, voters };
     write_small(disk, BIRTH_FILE, &encode_birth(&birth))?;
@@ -473,11 +467,12 @@ pub(crate) fn refuse_lost_identity<D: Disk>(disk: &D) -> Result<(), StorageError
     }
     if exists(disk, SNAPSHOT_DIR)? {
         let snapshots = snapshot::list(disk)?;
-        if snapshots.iter().any(|it| it.index > BIRTH_POINT.index) {
+        if snapshots.iter().any(|it| it.index > GIVEN_BIRTH_POINT.index) {
             return Err(lost("and there are snapshots"));
         }
     }
-    if exists(disk, WAL_DIR)? && wal::was_used(disk, BIRTH_STATE, BIRTH_POINT)? {
+    let was_used = |point| wal::was_used(disk, birth_state(point), point);
+    if exists(disk, WAL_DIR)? && was_used(BIRTH_POINT)? && was_used(GIVEN_BIRTH_POINT)? {
         return Err(lost("and there is a log"));
     }
     Ok(())

@@ -97,8 +97,8 @@ pub trait Disk {
     /// Opens or creates a file and takes an exclusive lock on it. Dropping the result releases the
     /// lock. Fails with [`io::ErrorKind::WouldBlock`] if another process or handle has the lock.
     fn lock(&self, path: &str) -> io::Result<Self::File>;
-    /// Like [`Disk::lock`] for an existing file, which is opened for reading only: nothing on the
-    /// disk changes.
+    /// Like [`Disk::lock`] for an existing file. Nothing on the disk changes, and the disk may be one
+    /// that can only be read.
     fn lock_existing(&self, path: &str) -> io::Result<Self::File>;
 }
 
@@ -150,6 +150,11 @@ impl RealDisk {
         let is_both = dir.is_empty() || is_set_aside(dir) && !dir.contains('/');
         self.log_root.as_ref().filter(|_| is_both).map(|log_root| log_root.join(dir))
     }
+}
+
+/// Whether a file can be opened for reading only.
+fn is_write_refused(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 /// Whether `path` is a directory that was set aside, or something in it.
@@ -422,7 +427,11 @@ impl Disk for RealDisk {
     }
 
     fn lock_existing(&self, path: &str) -> io::Result<RealFile> {
-        let file = self.open_read_only(path)?;
+        // NFS gives an exclusive lock only for a file that is open for writing.
+        let file = match self.open(path) {
+            Err(error) if is_write_refused(&error) => self.open_read_only(path)?,
+            opened => opened?,
+        };
         rustix::fs::flock(&file.file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(file)
     }

@@ -112,7 +112,9 @@ fn live(disk: &FaultDisk) {
         panic!("the directory is empty");
     };
     let image = [b"first image".to_vec()];
-    let dir = empty.birth(IDENTITY, &first_members(), &image, &options()).expect("is born");
+    let dir = empty
+        .birth(IDENTITY, &first_members(), (storage::datadir::BIRTH_POINT, &image), &options())
+        .expect("is born");
     dir.next_boot().expect("counts");
     let (mut wal, _) = Wal::open(disk.clone(), options()).expect("opens");
     let append = |wal: &mut Wal<FaultDisk>, entries: &[LogEntry], term| {

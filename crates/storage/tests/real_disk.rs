@@ -32,7 +32,14 @@ fn a_server_is_born_lives_and_comes_back() {
     };
     let identity = Identity { cluster_id: 1, member_id: 2 };
     let members = Membership { voters: vec![2], ..Membership::default() };
-    let dir = empty.birth(identity, &members, &[b"image".to_vec()], &options()).expect("is born");
+    let dir = empty
+        .birth(
+            identity,
+            &members,
+            (storage::datadir::BIRTH_POINT, &[b"image".to_vec()]),
+            &options(),
+        )
+        .expect("is born");
     assert_eq!(dir.next_boot().expect("counts"), 1);
     let (mut wal, _) = Wal::open(disk.clone(), options()).expect("opens");
     for index in 2..400 {

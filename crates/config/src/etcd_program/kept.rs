@@ -70,16 +70,6 @@ impl Kept {
     }
 }
 
-/// The list without the other servers, for a server that becomes the only member of a new cluster.
-/// `None` if the list has no other server, or another form.
-pub fn text_of_own(text: &str) -> Option<String> {
-    let Kept { own, members } = Kept::parse(text)?;
-    let is_own = format!("server {own} ");
-    let is_kept = |line: &&str| !line.starts_with("server ") || line.starts_with(&is_own);
-    let lines = text.lines().filter(is_kept).map(|line| format!("{line}\n"));
-    (members.len() > 1).then(|| lines.collect())
-}
-
 /// The text to write into the data directory of a server with this configuration.
 pub fn text(cluster: Option<&ClusterConfig>) -> String {
     match cluster {

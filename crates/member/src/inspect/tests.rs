@@ -77,7 +77,9 @@ pub(crate) fn born(writes: &[LogEntry]) -> (FaultDisk, Wal<FaultDisk>) {
     let disk = FaultDisk::new(1);
     let Ok(Opened::Empty(empty)) = datadir::open(disk.clone()) else { panic!("it is empty") };
     let pieces = pieces(&mut state_after(&[]));
-    let dir = empty.birth(IDENTITY, &membership(), &pieces, &OPTIONS).expect("is born");
+    let dir = empty
+        .birth(IDENTITY, &membership(), (datadir::BIRTH_POINT, &pieces), &OPTIONS)
+        .expect("is born");
     dir.next_boot().expect("counts");
     let (mut wal, _) = Wal::open(disk.clone(), OPTIONS).expect("opens");
     for it in writes {

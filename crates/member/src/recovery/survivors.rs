@@ -7,7 +7,8 @@
 
 use std::collections::BTreeSet;
 
-use machine::{Machine, MemberId};
+use machine::image::restore::RestoreError;
+use machine::{Level, Machine, MemberId};
 use replica::{MemberChange, MembershipChange, Transition};
 use storage::StorageError;
 use storage::datadir::{Identity, ReadDir, open_to_read};
@@ -18,6 +19,7 @@ use thiserror::Error;
 
 use super::{RecoveryError, draw_ids, freeze_birth, restore_newest};
 use crate::inspect::{HeldState, SeenLog, see_log};
+use crate::membership::bootstrap::absent_server;
 
 /// A place in the log of an ensemble. Of two logs, the one with the higher last place has every
 /// committed entry of the other.
@@ -46,6 +48,9 @@ pub enum SurvivorError {
     /// The log of a directory is damaged.
     #[error("its log is damaged: {0}")]
     Damaged(String),
+    /// The state has a level that the server does not know.
+    #[error(transparent)]
+    UnknownLevel(#[from] RestoreError),
     /// Entries of the log cannot be applied.
     #[error("the state goes up to entry {index} only, of {last}: {why}")]
     Unapplied {
@@ -63,6 +68,15 @@ impl SurvivorError {
     pub fn is_in_use(&self) -> bool {
         let SurvivorError::Unreadable(RecoveryError::Storage(error)) = self else { return false };
         matches!(error, StorageError::InUse { .. })
+    }
+
+    /// Whether the directory's content is at fault, and not the way to it.
+    pub fn is_of_content(&self) -> bool {
+        match self {
+            SurvivorError::Unreadable(error) => error.is_corruption(),
+            SurvivorError::Damaged(_) | SurvivorError::Unapplied { .. } => true,
+            SurvivorError::UnknownLevel(_) => false,
+        }
     }
 }
 
@@ -130,51 +144,53 @@ impl<D: Disk + Clone> Survivor<D> {
 
     /// Whether the directory is the only member of its cluster.
     pub fn is_alone(&self) -> bool {
-        let (Members { voters, outgoing, learners }, _) = self.members();
         let own = BTreeSet::from([self.identity().member_id]);
-        voters == own && outgoing.is_empty() && learners.is_empty()
+        let is_own = |Members { voters, outgoing, learners }: &Members| {
+            *voters == own && outgoing.is_empty() && learners.is_empty()
+        };
+        self.members().is_some_and(|all| all.iter().all(is_own))
     }
 
     /// Makes the directory the only member of a new cluster, with the state after its last entry
     /// and with ids from `drawn`, which must be random. The server keeps its number and its place
-    /// in the list, and the others are taken out; `change_servers` takes them out of the file with
-    /// the list. Returns the name of the subdirectory that has the old content.
+    /// in the list, and the others are taken out. `level_max` is the highest level that the server
+    /// knows. Returns the name of the subdirectory that has the old content.
     ///
     /// # Errors
-    /// The state cannot be read up to the last entry, or the disk failed. The next start finds the
-    /// old content or the new one.
-    pub fn begin_anew(
-        self,
-        drawn: &[u8; 32],
-        change_servers: impl FnOnce(&str) -> Option<String>,
-    ) -> Result<String, SurvivorError> {
+    /// The state cannot be read up to the last entry, has a higher level, or the disk failed. The
+    /// next start finds the old content or the new one.
+    pub fn begin_anew(self, drawn: &[u8; 32], level_max: Level) -> Result<String, SurvivorError> {
         let state = self.state()?;
+        state.check_level(level_max)?;
         let own = MemberId(self.identity().member_id);
         let (cluster_id, member) = draw_ids(drawn);
-        let pieces = freeze_birth(Machine::begin_alone_with(state, own));
+        let (_, pieces) = freeze_birth(Machine::begin_alone_with(state, own));
         let Survivor { disk, dir, .. } = self;
         let failed = |error: StorageError| SurvivorError::from(RecoveryError::from(error));
-        dir.change_servers(&disk, change_servers).map_err(failed)?;
         let identity = Identity { cluster_id, member_id: member.0 };
         dir.begin_anew(&disk, identity, &pieces).map_err(failed)
     }
 
-    /// The members as of the last entry, and whether they are known: a change of them may be
-    /// committed or not, or cannot be read.
-    fn members(&self) -> (Members, bool) {
-        let Some(meta) = newest_meta(&self.disk) else { return (Members::default(), false) };
-        let mut members = Members::of(&meta.membership);
-        let mut is_known = true;
+    /// The members as of the last entry that is known to be committed, and after each later entry
+    /// that changes them: such a change may be committed or not. `None` if one cannot be read.
+    fn members(&self) -> Option<Vec<Members>> {
+        let meta = newest_meta(&self.disk)?;
+        let mut all = vec![Members::of(&meta.membership)];
         if self.log.terms.of(meta.index).is_some_and(|term| term != meta.term) {
-            return (members, is_known);
+            return Some(all);
         }
         for (index, term, change) in &self.log.membership_entries {
-            if *index > meta.index && self.log.terms.counts(*index, *term) {
-                is_known &= change.is_some() && *index <= self.commit();
-                change.iter().for_each(|change| members.change(change));
+            if *index <= meta.index || !self.log.terms.counts(*index, *term) {
+                continue;
             }
+            let mut members = all.last()?.clone();
+            members.change(change.as_ref()?);
+            if *index <= self.commit() {
+                all.clear();
+            }
+            all.push(members);
         }
-        (members, is_known)
+        Some(all)
     }
 }
 
@@ -262,17 +278,20 @@ pub fn furthest<D: Disk + Clone>(survivors: &[Survivor<D>]) -> usize {
 pub fn completeness<D: Disk + Clone>(survivors: &[Survivor<D>]) -> Completeness {
     let taken = &survivors[furthest(survivors)];
     let there: BTreeSet<u64> = survivors.iter().map(|it| it.identity().member_id).collect();
-    let (Members { voters, outgoing, .. }, is_known) = taken.members();
+    let Some(all) = taken.members() else { return Completeness::Unknown { lost: Vec::new() } };
+    // A placeholder acknowledges nothing.
+    let is_missing = |voter: &u64| !there.contains(voter) && absent_server(*voter).is_none();
     // A quorum of a joint membership is a quorum of both lists of voters.
     let meets = |list: &BTreeSet<u64>| {
-        let missing = list.difference(&there).count();
+        let missing = list.iter().filter(|voter| is_missing(voter)).count();
         !list.is_empty() && missing < list.len() / 2 + 1
     };
-    if is_known && (meets(&voters) || meets(&outgoing)) {
+    if all.iter().all(|members| meets(&members.voters) || meets(&members.outgoing)) {
         return Completeness::Complete;
     }
-    let lost = voters.union(&outgoing).filter(|voter| !there.contains(voter));
-    Completeness::Unknown { lost: lost.copied().map(MemberId).collect() }
+    let voters = all.iter().flat_map(|members| members.voters.union(&members.outgoing));
+    let lost: BTreeSet<u64> = voters.copied().filter(is_missing).collect();
+    Completeness::Unknown { lost: lost.into_iter().map(MemberId).collect() }
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@
 //! crash at any moment a start finds the old directory or the new one, and no start begins empty.
 
 use super::{
-    BIRTH_POINT, IDENTITY_FILE, Identity, ReadDir, TEMPORARY_SUFFIX, be_born, exists, move_aside,
-    refuse_lost_identity, sync_root, take_lock,
+    GIVEN_BIRTH_POINT, IDENTITY_FILE, Identity, ReadDir, TEMPORARY_SUFFIX, be_born, exists,
+    move_aside, refuse_lost_identity, sync_root, take_lock,
 };
 use crate::disk::Disk;
 use crate::error::StorageError;
@@ -38,8 +38,8 @@ impl<D: Disk + Clone> ReadDir<D> {
         };
         let voters = vec![identity.member_id];
         let meta = SnapshotMeta {
-            index: BIRTH_POINT.index,
-            term: BIRTH_POINT.term,
+            index: GIVEN_BIRTH_POINT.index,
+            term: GIVEN_BIRTH_POINT.term,
             cluster_id: identity.cluster_id,
             membership: Membership { voters, ..Membership::default() },
         };

@@ -17,7 +17,7 @@ fn birth(disk: &FaultDisk) -> Result<DataDir<FaultDisk>, StorageError> {
     match open(disk.clone())? {
         Opened::Existing(_) => panic!("it was born before"),
         Opened::Empty(empty) => {
-            empty.birth(IDENTITY, &membership(), &[b"image".to_vec()], &options())
+            empty.birth(IDENTITY, &membership(), (BIRTH_POINT, &[b"image".to_vec()]), &options())
         }
     }
 }
@@ -66,7 +66,7 @@ fn a_crash_at_every_operation_of_a_birth_leaves_it_unborn_or_whole() {
                 });
                 if let Ok(Opened::Empty(empty)) = open(disk.clone()) {
                     let pieces = [b"image".to_vec()];
-                    drop(empty.birth(IDENTITY, &membership(), &pieces, &options()));
+                    drop(empty.birth(IDENTITY, &membership(), (BIRTH_POINT, &pieces), &options()));
                 }
                 disk.crash();
             }
@@ -77,7 +77,11 @@ fn a_crash_at_every_operation_of_a_birth_leaves_it_unborn_or_whole() {
                 }
                 Opened::Empty(empty) => {
                     let pieces = [b"image".to_vec()];
-                    drop(empty.birth(IDENTITY, &membership(), &pieces, &options()).expect("born"));
+                    drop(
+                        empty
+                            .birth(IDENTITY, &membership(), (BIRTH_POINT, &pieces), &options())
+                            .expect("born"),
+                    );
                     seen[0] = true;
                 }
             }
@@ -625,7 +629,8 @@ fn a_damaged_draft_is_corrupt_and_never_drawn_anew() {
 fn a_born_directory_says_how_the_ensemble_began() {
     let disk = FaultDisk::new(1);
     let voters = Membership { voters: vec![5, 6], ..Membership::default() };
-    let dir = empty(&disk).birth(IDENTITY, &voters, &[b"image".to_vec()], &options());
+    let dir =
+        empty(&disk).birth(IDENTITY, &voters, (BIRTH_POINT, &[b"image".to_vec()]), &options());
     let first = Birth { cluster_id: IDENTITY.cluster_id, voters: vec![5, 6] };
     assert_eq!(dir.expect("is born").birth(), &first);
     let Ok(Opened::Existing(dir)) = open(disk.clone()) else { panic!("it was born") };

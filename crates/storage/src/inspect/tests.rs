@@ -22,7 +22,9 @@ fn lived() -> FaultDisk {
     };
     let identity = Identity { cluster_id: 5, member_id: 6 };
     let pieces = [b"image".to_vec()];
-    let dir = empty.birth(identity, &Membership::default(), &pieces, &options()).expect("born");
+    let dir = empty
+        .birth(identity, &Membership::default(), (crate::datadir::BIRTH_POINT, &pieces), &options())
+        .expect("born");
     dir.next_boot().expect("counts");
     let (mut wal, _) = Wal::open(disk.clone(), options()).expect("opens");
     for index in 2..60 {
@@ -193,7 +195,16 @@ fn the_first_voters_and_what_was_set_aside_are_shown() {
     let Ok(Opened::Empty(empty)) = datadir::open(disk.clone()) else { panic!("it is empty") };
     let membership = Membership { voters: vec![6, 7], ..Membership::default() };
     let identity = Identity { cluster_id: 5, member_id: 6 };
-    drop(empty.birth(identity, &membership, &[b"image".to_vec()], &options()).expect("born"));
+    drop(
+        empty
+            .birth(
+                identity,
+                &membership,
+                (crate::datadir::BIRTH_POINT, &[b"image".to_vec()]),
+                &options(),
+            )
+            .expect("born"),
+    );
     let found = report(&disk);
     assert!(found.is_sound(), "{found}");
     let text = found.to_string();

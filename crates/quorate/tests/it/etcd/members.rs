@@ -235,6 +235,7 @@ fn a_member_goes_on_alone_when_it_is_forced_to() {
     assert_eq!(changed.add(0, 2).0, 200);
     changed.start(2, "existing", &[0, 1, 2]);
     assert!(put(changed.clients[2], "key", "of three"));
+    assert!(put(changed.clients[2], "old", "and never put again"));
     let cluster_id = |changed: &Changed| {
         let (_, list) = call(changed.clients[0], "cluster/member/list", "{}");
         list["header"]["cluster_id"].clone()
@@ -266,6 +267,7 @@ fn a_member_goes_on_alone_when_it_is_forced_to() {
     fs::remove_dir_all(changed.folder.join("m1")).unwrap();
     changed.start(1, "existing", &[0, 1]);
     assert_eq!(get(changed.clients[1], "key").as_deref(), Some("of one again"));
+    assert_eq!(get(changed.clients[1], "old").as_deref(), Some("and never put again"));
     changed.members = [None, None, None];
     fs::remove_dir_all(&changed.folder).unwrap();
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::datadir::{BOOT_FILE, Opened, SET_ASIDE_PREFIX, open, open_to_read};
+use crate::datadir::{BIRTH_POINT, BOOT_FILE, Opened, SET_ASIDE_PREFIX, open, open_to_read};
 use crate::fault_disk::{FaultDisk, FaultPlan};
 use crate::record::LogEntry;
 use crate::snapshot;
@@ -21,7 +21,9 @@ fn used() -> FaultDisk {
     let disk = FaultDisk::new(1);
     let Ok(Opened::Empty(empty)) = open(disk.clone()) else { panic!("it is empty") };
     let membership = Membership { voters: vec![6, 7, 8], ..Membership::default() };
-    let dir = empty.birth(OLD, &membership, &[b"old".to_vec()], &OPTIONS).expect("is born");
+    let dir = empty
+        .birth(OLD, &membership, (BIRTH_POINT, &[b"old".to_vec()]), &OPTIONS)
+        .expect("is born");
     dir.next_boot().expect("counts");
     let (mut wal, _) = Wal::open(disk.clone(), OPTIONS).expect("opens");
     let payload = bytes::Bytes::from_static(b"an entry");
@@ -54,7 +56,7 @@ fn old() -> (Identity, u64, Vec<Vec<u8>>) {
 }
 
 fn new() -> (Identity, u64, Vec<Vec<u8>>) {
-    (NEW, 1, vec![b"one".to_vec(), b"two".to_vec()])
+    (NEW, 2, vec![b"one".to_vec(), b"two".to_vec()])
 }
 
 #[test]
