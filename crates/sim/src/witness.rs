@@ -466,9 +466,11 @@ impl Witness {
         self.seen[member].handed
     }
 
-    /// The digest of the state at the end of an entry, if a member was seen there.
-    pub fn digest_at(&self, index: u64) -> Option<Digest> {
-        self.digests.get(&index).copied()
+    /// The digest of the state at the end of the entry with this index and term, if it is committed
+    /// and a member was seen there.
+    pub fn digest_at(&self, index: u64, term: u64) -> Option<Digest> {
+        let handed = self.entries.get(&index).filter(|handed| handed.term == term);
+        handed.and_then(|_| self.digests.get(&index).copied())
     }
 
     /// How many commands all entries up to this one hold: the ordinal of the state there.
