@@ -25,9 +25,9 @@ use crate::zk::txn::Call;
 /// transactions as one of ZooKeeper's epochs has.
 const ZXID_BEYOND_IMAGE: i64 = 1 << 32;
 
-/// The log index of a state that a new ensemble begins with. It is behind that of the empty state,
-/// with which each member that joins later is born: such a member must get a snapshot, and not only
-/// the entries that follow.
+/// The log index of a state that a new ensemble begins with. It is behind that of the empty state
+/// of a member that joins later: such a member must get a snapshot, and not only the entries that
+/// follow.
 const GIVEN_FROM: LogIndex = LogIndex(2);
 
 impl Machine {

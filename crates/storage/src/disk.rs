@@ -97,8 +97,8 @@ pub trait Disk {
     /// Opens or creates a file and takes an exclusive lock on it. Dropping the result releases the
     /// lock. Fails with [`io::ErrorKind::WouldBlock`] if another process or handle has the lock.
     fn lock(&self, path: &str) -> io::Result<Self::File>;
-    /// Like [`Disk::lock`] for an existing file. Nothing on the disk changes, and the disk may be one
-    /// that can only be read.
+    /// Like [`Disk::lock`] for an existing file. Nothing on the disk changes, and the disk may be
+    /// one that can only be read.
     fn lock_existing(&self, path: &str) -> io::Result<Self::File>;
 }
 
