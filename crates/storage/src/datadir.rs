@@ -202,7 +202,7 @@ pub struct ReadDir<D: Disk> {
 /// directory of a server that does not come back.
 ///
 /// # Errors
-/// The directory is in use, was condemned, was never born, or cannot be read.
+/// A process uses the directory. Or it was condemned, has no identity, or cannot be read.
 pub fn open_to_read<D: Disk>(disk: &D) -> Result<ReadDir<D>, StorageError> {
     let lock = match disk.lock_existing(LOCK_FILE) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -391,8 +391,8 @@ impl<D: Disk + Clone> EmptyDir<D> {
 
     /// Completes the birth of this directory: writes the snapshot, the log, the birth file, and at
     /// last the identity. `image_pieces` is the state machine's first state, at `point`:
-    /// [`BIRTH_POINT`], or [`GIVEN_BIRTH_POINT`]. After a crash in the middle, the directory is
-    /// either born, or still unborn with its draft.
+    /// [`BIRTH_POINT`], or [`GIVEN_BIRTH_POINT`]. After a crash in the middle, the birth is complete,
+    /// or the next start finds the directory unborn, with its draft.
     pub fn birth(
         self,
         identity: Identity,

@@ -1,5 +1,6 @@
 //! Reads the data directories of the servers that survive when an ensemble has lost its quorum for
-//! good, and finds the one that goes furthest. Changes nothing in them.
+//! good, and finds the one that goes furthest. Reading changes nothing. One directory can also begin
+//! anew in place, as the only member of a new cluster ([`Survivor::begin_anew`]).
 //!
 //! The whole log counts, with the entries behind the commit index: some of them may have been
 //! acknowledged, since a member learns late that an entry is committed. An entry that was never
@@ -80,7 +81,7 @@ impl SurvivorError {
     }
 }
 
-/// What is known about the writes that a set of directories lacks.
+/// Whether a set of directories has every acknowledged write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Completeness {
     /// The directories have every acknowledged write: each quorum has one of their members.
@@ -97,7 +98,7 @@ impl<D: Disk + Clone> Survivor<D> {
     /// Locks the directory that is the root of `disk`, and reads its log.
     ///
     /// # Errors
-    /// The directory is in use, condemned, not born, or damaged.
+    /// A process uses the directory. Or it was condemned, has no identity, or is damaged.
     pub fn open(disk: D) -> Result<Survivor<D>, SurvivorError> {
         let dir = open_to_read(&disk).map_err(RecoveryError::from)?;
         let log = see_log(&disk);
@@ -164,11 +165,11 @@ impl<D: Disk + Clone> Survivor<D> {
         state.check_level(level_max)?;
         let own = MemberId(self.identity().member_id);
         let (cluster_id, member) = draw_ids(drawn);
-        let (_, pieces) = freeze_birth(Machine::begin_alone_with(state, own));
+        let (point, pieces) = freeze_birth(Machine::begin_alone_with(state, own));
         let Survivor { disk, dir, .. } = self;
         let failed = |error: StorageError| SurvivorError::from(RecoveryError::from(error));
         let identity = Identity { cluster_id, member_id: member.0 };
-        dir.begin_anew(&disk, identity, &pieces).map_err(failed)
+        dir.begin_anew(&disk, identity, (point, &pieces)).map_err(failed)
     }
 
     /// The members as of the last entry that is known to be committed, and after each later entry

@@ -50,7 +50,7 @@ impl Recoveries {
     /// Recovers some directories at this moment, now and then.
     ///
     /// # Errors
-    /// What is recovered is not what is promised.
+    /// The recovered state is wrong, or lacks an entry that it must have.
     pub fn maybe_recover(&mut self, cluster: &Cluster) -> Result<(), String> {
         match self.random.one_in(RECOVER_ONE_IN) {
             true => self.recover(cluster),
@@ -61,7 +61,7 @@ impl Recoveries {
     /// Recovers some directories at this moment.
     ///
     /// # Errors
-    /// What is recovered is not what is promised.
+    /// The recovered state is wrong, or lacks an entry that it must have.
     pub fn recover(&mut self, cluster: &Cluster) -> Result<(), String> {
         let hosts = &cluster.hosts;
         let lies = |host: &Host| host.disk.plan().syncs_lie || host.lost.is_some();
@@ -76,7 +76,7 @@ impl Recoveries {
                 continue;
             }
             let copy = host.disk.copy_after_power_cut(self.random.bits());
-            // Some directories are not born, condemned, or damaged: the operator leaves them out.
+            // The operator leaves out each directory that cannot be opened.
             if let Ok(survivor) = Survivor::open(copy) {
                 survivors.push(survivor);
                 handed = handed.max(cluster.witness.handed(member));

@@ -7,12 +7,12 @@
 //! crash at any moment a start finds the old directory or the new one, and no start begins empty.
 
 use super::{
-    GIVEN_BIRTH_POINT, IDENTITY_FILE, Identity, ReadDir, TEMPORARY_SUFFIX, be_born, exists,
-    move_aside, refuse_lost_identity, sync_root, take_lock,
+    IDENTITY_FILE, Identity, ReadDir, TEMPORARY_SUFFIX, be_born, exists, move_aside,
+    refuse_lost_identity, sync_root, take_lock,
 };
 use crate::disk::Disk;
 use crate::error::StorageError;
-use crate::record::Membership;
+use crate::record::{Membership, SnapshotPoint};
 use crate::snapshot::{SnapshotMeta, SnapshotReader, SnapshotWriter};
 use crate::wal::WalOptions;
 
@@ -21,8 +21,8 @@ pub const SUCCESSOR_FILE: &str = "successor";
 
 impl<D: Disk + Clone> ReadDir<D> {
     /// Moves the directory's content to a new subdirectory, as [`super::set_aside`] does, and
-    /// begins a new cluster in its place, with this state and `identity` as the only member.
-    /// Returns the name of the subdirectory.
+    /// begins a new cluster in its place, with `identity` as the only member. `image_pieces` is the
+    /// state at `point`. Returns the name of the subdirectory.
     ///
     /// # Errors
     /// The disk failed. The next start finds the old content or the new one.
@@ -30,7 +30,7 @@ impl<D: Disk + Clone> ReadDir<D> {
         self,
         disk: &D,
         identity: Identity,
-        image_pieces: &[Vec<u8>],
+        (point, image_pieces): (SnapshotPoint, &[Vec<u8>]),
     ) -> Result<String, StorageError> {
         let _lock = match self.lock {
             Some(lock) => lock,
@@ -38,8 +38,8 @@ impl<D: Disk + Clone> ReadDir<D> {
         };
         let voters = vec![identity.member_id];
         let meta = SnapshotMeta {
-            index: GIVEN_BIRTH_POINT.index,
-            term: GIVEN_BIRTH_POINT.term,
+            index: point.index,
+            term: point.term,
             cluster_id: identity.cluster_id,
             membership: Membership { voters, ..Membership::default() },
         };

@@ -1,5 +1,7 @@
 use super::*;
-use crate::datadir::{BIRTH_POINT, BOOT_FILE, Opened, SET_ASIDE_PREFIX, open, open_to_read};
+use crate::datadir::{
+    BIRTH_POINT, BOOT_FILE, GIVEN_BIRTH_POINT, Opened, SET_ASIDE_PREFIX, open, open_to_read,
+};
 use crate::fault_disk::{FaultDisk, FaultPlan};
 use crate::record::LogEntry;
 use crate::snapshot;
@@ -34,7 +36,11 @@ fn used() -> FaultDisk {
 }
 
 fn begin_anew(disk: &FaultDisk) -> Result<String, StorageError> {
-    open_to_read(disk)?.begin_anew(disk, NEW, &[b"one".to_vec(), b"two".to_vec()])
+    open_to_read(disk)?.begin_anew(
+        disk,
+        NEW,
+        (GIVEN_BIRTH_POINT, &[b"one".to_vec(), b"two".to_vec()]),
+    )
 }
 
 /// The directory's identity, the last index of its log, and the pieces of its newest snapshot.
@@ -112,13 +118,20 @@ fn after_a_crash_at_each_operation_it_is_the_one_or_the_other() {
 fn a_damaged_successor_is_named_and_kept() {
     let disk = used();
     let pieces = [b"one".to_vec()];
-    open_to_read(&disk).expect("opens").begin_anew(&disk, NEW, &pieces).expect("the disk is sound");
+    open_to_read(&disk)
+        .expect("opens")
+        .begin_anew(&disk, NEW, (GIVEN_BIRTH_POINT, &pieces))
+        .expect("the disk is sound");
     let before = used();
     let mut stop = before.ops();
     let damaged = loop {
         let disk = used();
         disk.set_plan(FaultPlan { stop_at: Some(stop), ..FaultPlan::default() });
-        drop(open_to_read(&disk).expect("opens").begin_anew(&disk, NEW, &pieces));
+        drop(open_to_read(&disk).expect("opens").begin_anew(
+            &disk,
+            NEW,
+            (GIVEN_BIRTH_POINT, &pieces),
+        ));
         disk.kill();
         let paths = disk.paths();
         let has = |name: &str| paths.iter().any(|path| path == name);
