@@ -391,8 +391,8 @@ impl<D: Disk + Clone> EmptyDir<D> {
 
     /// Completes the birth of this directory: writes the snapshot, the log, the birth file, and at
     /// last the identity. `image_pieces` is the state machine's first state, at `point`:
-    /// [`BIRTH_POINT`], or [`GIVEN_BIRTH_POINT`]. After a crash in the middle, the birth is complete,
-    /// or the next start finds the directory unborn, with its draft.
+    /// [`BIRTH_POINT`], or [`GIVEN_BIRTH_POINT`]. After a crash in the middle, the birth is
+    /// complete, or the next start finds the directory unborn, with its draft.
     pub fn birth(
         self,
         identity: Identity,

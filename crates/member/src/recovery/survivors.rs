@@ -1,6 +1,6 @@
 //! Reads the data directories of the servers that survive when an ensemble has lost its quorum for
-//! good, and finds the one that goes furthest. Reading changes nothing. One directory can also begin
-//! anew in place, as the only member of a new cluster ([`Survivor::begin_anew`]).
+//! good, and finds the one that goes furthest. Reading changes nothing. One directory can also
+//! begin anew in place, as the only member of a new cluster ([`Survivor::begin_anew`]).
 //!
 //! The whole log counts, with the entries behind the commit index: some of them may have been
 //! acknowledged, since a member learns late that an entry is committed. An entry that was never
